@@ -1,31 +1,31 @@
-//! Addresses at which something listens or is dialled, as text and as a value; and sets of
-//! addresses in CIDR notation (RFC 4632): one network, and many for one look-up.
+//! Addresses to listen on or to dial, as text and as a value; and sets of addresses in CIDR
+//! notation (RFC 4632): one network, and many for one look-up.
 //!
-//! Owns the grammar of addresses; opens nothing and resolves no names.
+//! Handles the grammar of addresses; opens no socket and resolves no names.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A place that can be bound or dialled without asking anybody.
+/// An address that can be bound or dialled without resolving a name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Address {
     /// `192.0.2.1:443`, `[2001:db8::1]:443`, `*:443` (all of IPv6 and IPv4).
     Ip(SocketAddr),
     /// `unix:/run/app.sock`, or `unix:@name` in the abstract namespace.
     Unix(UnixName),
-    /// `fd:web`: a listening socket that is handed over by this name at start. Nothing to dial.
+    /// `fd:web`: a listening socket handed over by this name at start. It cannot be dialled.
     Inherited(String),
 }
 
 impl Address {
-    /// Whether it is all of IPv6.
+    /// Reports whether the address is the wildcard of IPv6.
     pub fn is_any_v6(&self) -> bool {
         matches!(self, Self::Ip(SocketAddr::V6(address)) if address.ip().is_unspecified())
     }
 
-    /// Whether the kernel chooses its port, so that each time it is another one.
+    /// Reports whether the kernel chooses the port, so that it differs each time.
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Self::Ip(address) if address.port() == 0)
     }
@@ -40,7 +40,7 @@ pub enum UnixName {
     Path(PathBuf),
 }
 
-/// A place to dial, which may first have to be resolved.
+/// A server to dial, whose name may have to be resolved first.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Endpoint {
     Address(Address),
@@ -50,9 +50,9 @@ pub enum Endpoint {
     },
     /// `srv:_http._tcp.example`: one of the servers that SRV records (RFC 2782) name.
     Service {
-        /// The name that has the records.
+        /// Name that has the records.
         host: String,
-        /// The number among them, from 1 on.
+        /// Number among the records, from 1 on.
         number: u16,
         count: u16,
     },
@@ -60,47 +60,47 @@ pub enum Endpoint {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
-    /// No `:port` at the end, and not `unix:`.
+    /// Text without `:port` at the end that does not begin with `unix:` either.
     #[error("has no port (write HOST:PORT, [V6]:PORT or unix:PATH)")]
     PortMissing,
     /// A port, and nothing before it, or hitch's `[*]`.
     #[error("has no host (write HOST:PORT, or *:PORT to listen at all addresses of this host)")]
     HostMissing,
-    /// It begins as a URL does.
+    /// Text that begins as a URL does.
     #[error("is a URL (write HOST:PORT, [V6]:PORT or unix:PATH, without a scheme)")]
     SchemeGiven,
-    /// The port is no number from 1 to 65535.
+    /// Port that is no number from 1 to 65535.
     #[error("has a port that is no number from 0 to 65535")]
     PortInvalid,
     /// The host part holds characters that no host name has.
     #[error("has no valid host name or IP address")]
     HostInvalid,
-    /// An address was wanted, a name was given.
+    /// Name where an address is required.
     #[error("is a name where an IP address is wanted")]
     NameNotAllowed,
     #[error("is no name of a socket that is handed over (1 to 255 printable characters, no colon)")]
     InheritedName,
-    /// Each network of the host has addresses of these; which one is meant (RFC 4007)?
+    /// Link-local address, which is ambiguous because each network of the host has them (RFC 4007).
     #[error("is link-local and has no zone (write [fe80::1%eth0]:PORT, with the interface's name)")]
     ZoneMissing,
-    /// Only link-local addresses have one.
+    /// Zone of an address that is not link-local.
     #[error("has a zone (%), which only addresses of fe80::/10 have")]
     ZoneNeedless,
-    /// No interface has that name.
+    /// Zone that is no interface's name.
     #[error("has a zone (%) that is no network interface of this host (`ip link` lists them)")]
     ZoneUnknown,
-    /// A Unix socket's name is empty or longer than 107 bytes.
+    /// Name of a Unix socket that is empty or longer than 107 bytes.
     #[error("is a Unix socket name that is empty or longer than 107 bytes")]
     UnixNameLength,
 }
 
-/// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
+/// Longest name: the kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
 pub const UNIX_NAME_BYTES_MAX: usize = 107;
 
 const INHERITED_NAME_BYTES_MAX: usize = 255;
 
 impl Endpoint {
-    /// The TCP port; `None` for a Unix socket, and where records say it.
+    /// Returns the TCP port; `None` for a Unix socket, and if records name the port.
     pub fn tcp_port(&self) -> Option<u16> {
         match self {
             Self::Name { port, .. } => Some(*port),
@@ -232,7 +232,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A host and port as others may see them: without a zone, which has no meaning on other hosts
+/// Returns a host and port for others to see: without a zone, which has no meaning on other hosts
 /// (RFC 6874 section 4).
 pub fn without_zone(text: &str) -> String {
     match (text.split_once('%'), text.rsplit_once(']')) {
@@ -241,7 +241,7 @@ pub fn without_zone(text: &str) -> String {
     }
 }
 
-/// RFC 1123 names, and the underscore that service names use.
+/// Accepts names of RFC 1123, and the underscore that service names use.
 fn is_host_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     !text.is_empty() && text.len() <= 253 && text.bytes().all(allowed)
@@ -250,11 +250,11 @@ fn is_host_name(text: &str) -> bool {
 /// `10.0.0.0/8`, `2001:db8::/32`, one bare address, or `unix` for every Unix socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Network {
-    /// The addresses whose first bits equal these.
+    /// Addresses whose first bits equal these.
     Ip {
-        /// The first address of the network.
+        /// First address of the network.
         base: IpAddr,
-        /// How many leading bits count.
+        /// Number of leading bits that count.
         prefix_bits: u8,
     },
     /// Clients that connect over a Unix socket.
@@ -266,17 +266,17 @@ pub enum Network {
 #[error("is no network (write 10.0.0.0/8, 2001:db8::/32, one IP address, or unix)")]
 pub struct NetworkError;
 
-/// The address that these 4 or 16 bytes are, as certificates have them (RFC 5280 section 4.2.1.6).
+/// Returns the address in these 4 or 16 bytes, as certificates hold it (RFC 5280 section 4.2.1.6).
 pub fn address_of(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 impl Network {
-    /// Whether that peer is in the network; `None` is a peer on a Unix socket.
+    /// Reports whether a peer is in the network; `None` is a peer on a Unix socket.
     ///
     /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) counts as the IPv4 address it carries,
-    /// since a socket bound to `[::]` reports IPv4 clients so.
+    /// because a socket bound to `[::]` reports IPv4 clients like that.
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match (self.range(), peer.map(|peer| peer.to_canonical())) {
             (Range::Unix, None) => true,
@@ -294,7 +294,7 @@ impl Network {
         let Self::Ip { base, prefix_bits } = self else {
             return Range::Unix;
         };
-        // The address that an IPv4-mapped one carries stands in its last 32 bits.
+        // The IPv4 address of an IPv4-mapped one is its last 32 bits.
         let width = if base.is_ipv4() { 32 } else { 128 };
         let tail_bits = width - u32::from(*prefix_bits).min(width);
         let tail = u128::MAX.checked_shr(128 - tail_bits).unwrap_or(0);
@@ -308,14 +308,14 @@ impl Network {
     }
 }
 
-/// The first and the last address of a network.
+/// First and last address of a network.
 enum Range {
     V4(u32, u32),
     V6(u128, u128),
     Unix,
 }
 
-/// Any number of networks. A look-up takes as many steps as their number has binary digits.
+/// A set of networks. A look-up takes as many steps as their number has binary digits.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NetworkSet {
     v4: Ranges<u32>,
@@ -334,7 +334,7 @@ impl<T: Copy + Ord> Ranges<T> {
         before.is_some_and(|(_, last)| value <= *last)
     }
 
-    /// Puts them in order and makes one of those that overlap.
+    /// Sorts the ranges and joins those that overlap.
     fn merge(&mut self) {
         self.0.sort_unstable();
         self.0.dedup_by(|next, kept| {
@@ -352,12 +352,12 @@ impl NetworkSet {
     pub const EMPTY: Self =
         Self { v4: Ranges(Vec::new()), v6: Ranges(Vec::new()), has_unix: false };
 
-    /// Whether no peer is in it.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }
 
-    /// Whether that peer is in one of the networks, as [`Network::contains`] decides.
+    /// Reports whether a peer is in one of the networks, as [`Network::contains`] decides.
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match peer.map(|peer| peer.to_canonical()) {
             None => self.has_unix,
@@ -489,7 +489,7 @@ mod tests {
         assert!(holds("::/0", "2001:db8::1"));
     }
 
-    /// Against every network of the set, at the edges of each and between them.
+    /// Compares with every network of the set, at the limits of each and between them.
     #[test]
     fn a_set_holds_what_its_networks_hold() {
         let mut seed = 1_u64;

@@ -1,14 +1,14 @@
-//! TLS alerts (RFC 8446 section 6): their numbers, their names, and one that can be sent before any
-//! key exists.
+//! TLS alerts (RFC 8446 section 6): their numbers, their names, and an alert that can be sent
+//! before any key exists.
 //!
-//! Owns numbers, names and the seven bytes on the wire; which fault deserves which alert is said
-//! where the fault is named.
+//! Handles numbers, names and the seven bytes on the wire; the types of faults decide which alert a
+//! fault deserves.
 
 macro_rules! alerts {
     ($($(#[$doc:meta])* $constant:ident = $number:literal, $name:literal;)*) => {
         $($(#[$doc])* pub const $constant: u8 = $number;)*
 
-        /// The registered name of an alert; `None` if it has none.
+        /// Returns the registered name of an alert; `None` if it has none.
         pub fn name(description: u8) -> Option<&'static str> {
             match description {
                 $($number => Some($name),)*
@@ -25,15 +25,15 @@ alerts! {
     UNEXPECTED_MESSAGE = 10, "unexpected_message";
     /// A record that does not decrypt.
     BAD_RECORD_MAC = 20, "bad_record_mac";
-    /// For TLS 1.0 and before.
+    /// A record that does not decrypt, in TLS 1.0 and before.
     DECRYPTION_FAILED = 21, "decryption_failed";
     /// A record longer than the protocol allows.
     RECORD_OVERFLOW = 22, "record_overflow";
-    /// For TLS 1.2 and before.
+    /// A record that does not decompress, in TLS 1.2 and before.
     DECOMPRESSION_FAILURE = 30, "decompression_failure";
     /// No parameters that both sides accept.
     HANDSHAKE_FAILURE = 40, "handshake_failure";
-    /// For SSL 3.0: the client has no certificate.
+    /// SSL 3.0: the client has no certificate.
     NO_CERTIFICATE = 41, "no_certificate";
     /// A certificate that cannot be read, or has a wrong signature.
     BAD_CERTIFICATE = 42, "bad_certificate";
@@ -49,7 +49,7 @@ alerts! {
     ILLEGAL_PARAMETER = 47, "illegal_parameter";
     /// A certificate of an issuer that is not known.
     UNKNOWN_CA = 48, "unknown_ca";
-    /// A good certificate whose owner may not enter.
+    /// A valid certificate whose owner has no access.
     ACCESS_DENIED = 49, "access_denied";
     /// A length or a field that does not parse.
     DECODE_ERROR = 50, "decode_error";
@@ -69,7 +69,7 @@ alerts! {
     NO_RENEGOTIATION = 100, "no_renegotiation";
     /// An extension that the protocol requires is not there.
     MISSING_EXTENSION = 109, "missing_extension";
-    /// An extension that must not stand there.
+    /// An extension that is not allowed in this message.
     UNSUPPORTED_EXTENSION = 110, "unsupported_extension";
     /// RFC 6066: no certificate at the address given.
     CERTIFICATE_UNOBTAINABLE = 111, "certificate_unobtainable";
@@ -77,7 +77,7 @@ alerts! {
     UNRECOGNIZED_NAME = 112, "unrecognized_name";
     /// A stapled OCSP response that is not good.
     BAD_CERTIFICATE_STATUS_RESPONSE = 113, "bad_certificate_status_response";
-    /// RFC 6066: a certificate whose hash is not the one given.
+    /// RFC 6066: a certificate whose hash differs from the given one.
     BAD_CERTIFICATE_HASH_VALUE = 114, "bad_certificate_hash_value";
     /// No key is known by the identity in the hello.
     UNKNOWN_PSK_IDENTITY = 115, "unknown_psk_identity";
@@ -89,12 +89,12 @@ alerts! {
     ECH_REQUIRED = 121, "ech_required";
 }
 
-/// An alert in words for a log: its name, and its number where it has none.
+/// Returns an alert for a log: its name, or its number if it has none.
 pub fn label(description: u8) -> String {
     name(description).map_or_else(|| format!("alert {description}"), str::to_owned)
 }
 
-/// A fatal alert as one plaintext record, with the record version that TLS 1.2 and 1.3 share.
+/// Makes a fatal alert: one plaintext record of the version that TLS 1.2 and 1.3 share.
 pub fn alert_record(description: u8) -> [u8; 7] {
     const ALERT: u8 = 21;
     const FATAL: u8 = 2;

@@ -1,36 +1,35 @@
-//! The certificates that a peer sent with its own, before a library looks for a path among them:
-//! which can be on one, and whether looking for it would cost too much.
+//! The certificates that a peer sent with its own: selects those that can be on a path, before a
+//! library searches one, and decides whether the search would cost too much.
 //!
 //! Libraries try path after path (RFC 4158 section 2.4), and the peer decides how many there are:
-//! certificates that are not signed rightly count too until a path has been tried. So what is
-//! handed to a library is counted first, by names alone. Owns no trust: nothing is verified here.
+//! certificates with wrong signatures count too until a path has been tried. Therefore certificates
+//! are counted first, by names alone. No trust is established: no signature is verified here.
 
 use crate::cursor::Cursor;
 
-/// Certificates between a peer's own and an authority. Those of the web have one or two, and the
-/// library follows no longer path.
+/// Most certificates between a peer's own and an authority. Chains of the web have one or two, and
+/// the library follows no longer path.
 pub const INTERMEDIATES_MAX: usize = 6;
 
-/// Certificates that a search may come to, each by another path. A chain without branches has as
-/// many as it has certificates; where each of three authorities has two certificates, signed by
-/// the old one above it and by the new one, it is 15.
+/// Most certificates that a search may reach, each by another path. A chain without branches has as
+/// many as it has certificates; where each of three authorities has two certificates, signed by the
+/// old one above it and by the new one, it is 15.
 pub const STEPS_MAX: usize = 16;
 
-/// A chain is refused, whatever is in its certificates.
+/// Reason to refuse a chain, whatever its certificates contain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChainFault {
-    /// A certificate has no bytes (RFC 5246 section 7.4.2 and RFC 8446 section 4.4.2 want one);
+    /// Certificate without bytes (RFC 5246 section 7.4.2 and RFC 8446 section 4.4.2 demand one);
     /// the peer's own is number 1.
     #[error("certificate {0} of the chain is empty")]
     Empty(usize),
-    /// This number of certificates came with the peer's own, and more than are allowed lead on from
-    /// it.
+    /// Number of certificates that came with the peer's own, if more than allowed lead on from it.
     #[error(
         "of {0} certificates sent with its own, more than {INTERMEDIATES_MAX} are each the issuer \
          of another"
     )]
     TooLong(usize),
-    /// This number of certificates leads on from the peer's own, by too many paths.
+    /// Number of certificates that lead on from the peer's own, if there are too many paths.
     #[error(
         "the {0} issuers sent with its certificate share their names, so that more than \
          {STEPS_MAX} steps are needed to look for a path"
@@ -38,7 +37,7 @@ pub enum ChainFault {
     TooManyPaths(usize),
 }
 
-/// The issuer and the subject of a certificate, as they are encoded, without their tag and length.
+/// Issuer and subject of a certificate, encoded, without their tag and length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CertificateNames<'c> {
     pub issuer: &'c [u8],
@@ -46,8 +45,8 @@ pub struct CertificateNames<'c> {
 }
 
 impl<'c> CertificateNames<'c> {
-    /// The names of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` = the bytes are no
-    /// certificate.
+    /// Reads the names of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` if the bytes
+    /// are no certificate.
     pub fn of(certificate: &'c [u8]) -> Option<Self> {
         const INTEGER: u8 = 0x02;
         const SEQUENCE: u8 = 0x30;
@@ -66,17 +65,17 @@ impl<'c> CertificateNames<'c> {
     }
 }
 
-/// The certificates of `others` that can be on a path from `own`: a chain of names leads to each.
-/// Takes time in proportion to the bytes.
+/// Returns the certificates of `others` that can be on a path from `own`: a chain of names leads to
+/// each. Takes time in proportion to the bytes.
 ///
 /// # Errors
-/// There are too many, or too many paths among them.
+/// Fails if there are too many certificates, or too many paths among them.
 pub fn intermediates<'c>(own: &[u8], others: &[&'c [u8]]) -> Result<Vec<&'c [u8]>, ChainFault> {
     let mut all = std::iter::once(own).chain(others.iter().copied());
     if let Some(empty) = all.position(<[u8]>::is_empty) {
         return Err(ChainFault::Empty(empty + 1));
     }
-    // A library does not come beyond what it cannot read.
+    // A library does not search beyond a certificate that it cannot read.
     let Some(leaf) = CertificateNames::of(own) else {
         return Ok(Vec::new());
     };
@@ -105,8 +104,8 @@ pub fn intermediates<'c>(own: &[u8], others: &[&'c [u8]]) -> Result<Vec<&'c [u8]
     Ok(found.into_iter().map(|(bytes, _)| bytes).collect())
 }
 
-/// How many of `left` steps remain after all paths from this issuer on; `None` = they do not
-/// suffice. `used` are those on the path so far, a bit for each.
+/// Returns how many of `left` steps remain after all paths from this issuer on; `None` if they do
+/// not suffice. `used` has a bit for each certificate on the path so far.
 fn count_steps(
     issuer: &[u8],
     names: &[CertificateNames<'_>],
@@ -126,7 +125,7 @@ fn count_steps(
 mod tests {
     use super::*;
 
-    /// A certificate as far as its names go.
+    /// Makes a certificate with these names.
     fn certificate(subject: &str, issuer: &str, serial: u8) -> Vec<u8> {
         let wrap = |tag, content: Vec<u8>| [vec![tag, content.len() as u8], content].concat();
         let name = |text: &str| wrap(0x30, text.as_bytes().to_vec());
@@ -181,7 +180,7 @@ mod tests {
             let fault = ChainFault::TooLong(length.into());
             assert_eq!(names_left(&own, &chain(length)), Err(fault));
         }
-        // Those that lead nowhere do not count, nor does one that is sent a hundred times.
+        // Certificates that lead nowhere do not count, nor does one that is sent a hundred times.
         let unrelated = (1..=200).map(|at| certificate("other", "another", at));
         let again = (1..=100).map(|_| chain(6)[5].clone());
         let many: Vec<_> = chain(6).into_iter().chain(unrelated).chain(again).collect();
@@ -198,7 +197,7 @@ mod tests {
             let fault = ChainFault::TooManyPaths(count.into());
             assert_eq!(names_left(&own, &flat(count)), Err(fault));
         }
-        // Each of three authorities signed by the old one above it and by the new one.
+        // Each of three authorities is signed by the old one above it and by the new one.
         let levels = ["a", "b", "c", "d"];
         let pairs = levels.windows(2).flat_map(|pair| {
             let [subject, issuer] = pair else { unreachable!("windows of two") };

@@ -1,11 +1,11 @@
-//! The first bytes of a TLS connection: is it a ClientHello, and what does it ask for?
+//! The first bytes of a TLS connection: decides whether they are a ClientHello, and reads it.
 //!
-//! Owns the reading of records and of the hello in them (RFC 8446 sections 4.1.2, 4.2 and 5.1, RFC
-//! 5246 section 7.4.1.2), in one pass and, unless the hello is fragmented, without copying. Decides
-//! nothing about what is accepted besides "TLS 1.2 at least", and answers nothing. A client's JA4
-//! fingerprint names its TLS software: version, what it offers and in which extensions, without
-//! what changes from connection to connection. It is written after FoxIO's "JA4: TLS Client
-//! Fingerprinting" (technical details, BSD 3-Clause); the hash is the caller's.
+//! Handles the reading of records and of the hello in them (RFC 8446 sections 4.1.2, 4.2 and 5.1,
+//! RFC 5246 section 7.4.1.2), in one pass and, unless the hello is fragmented, without copying.
+//! Enforces no policy besides "TLS 1.2 at least", and answers nothing. A client's JA4 fingerprint
+//! names its TLS software: version, offers and extensions, without values that change from
+//! connection to connection. It follows FoxIO's "JA4: TLS Client Fingerprinting" (technical
+//! details, BSD 3-Clause); the hash is the caller's task.
 
 mod extensions;
 mod records;
@@ -21,16 +21,16 @@ pub use records::{HELLO_BYTES_MAX, HelloFault};
 const TLS_1_2: u16 = 0x0303;
 const TLS_1_3: u16 = 0x0304;
 
-/// The result so far.
+/// Result so far.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is looked at where it is made")]
 pub enum Peek<'a> {
     Incomplete,
-    /// The whole hello is there.
+    /// The hello is complete.
     Hello(ClientHello<'a>),
 }
 
-/// Reads the first bytes of a connection as they come. It remembers how far it has read, not what.
+/// Reads the first bytes of a connection as they come. It keeps its position, but no bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reader(records::Joiner);
 
@@ -38,11 +38,11 @@ impl Reader {
     /// Reads the first bytes of a connection; to be called again with the same bytes and more
     /// behind them while it is [`Peek::Incomplete`].
     ///
-    /// Bytes after the hello's last record are not looked at. The answer depends on the bytes
-    /// alone, not on how they were cut: a fault that a prefix shows is the fault of the whole.
+    /// Bytes after the hello's last record are ignored. The answer depends on the bytes alone, not
+    /// on how they were cut: a fault that a prefix shows is the fault of the whole.
     ///
     /// # Errors
-    /// The [`HelloFault`], as early as the bytes show it.
+    /// Returns the [`HelloFault`] as early as the bytes show it.
     pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Peek<'a>, HelloFault> {
         if records::is_handshake(bytes)?.is_none() {
             return Ok(Peek::Incomplete);
@@ -57,13 +57,13 @@ impl Reader {
 /// Reads the first bytes of a connection at once; see [`Reader::read`].
 ///
 /// # Errors
-/// The [`HelloFault`], as early as the bytes show it.
+/// Returns the [`HelloFault`] as early as the bytes show it.
 pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
     Reader::default().read(bytes)
 }
 
-/// A text as the host name that a hello can ask for, without a closing dot; `None` if it is not a
-/// host name.
+/// Returns a text as the host name that a hello can ask for, without a closing dot; `None` if it is
+/// not a host name.
 pub fn host_name(text: &str) -> Option<&str> {
     match extensions::judge_host_name(text.as_bytes()) {
         HostName::Valid(length) => text.get(..length),
@@ -71,10 +71,10 @@ pub fn host_name(text: &str) -> Option<&str> {
     }
 }
 
-/// A ClientHello whose every field that can be asked for has been checked for form.
+/// A ClientHello whose fields have all been checked for form, as far as methods return them.
 ///
-/// Lists come in the client's order and are empty if the client did not send them; numbers are
-/// those of the IANA registries, GREASE values (RFC 8701) included.
+/// Lists have the client's order and are empty if the client did not send them; numbers are those
+/// of the IANA registries, GREASE values (RFC 8701) included.
 #[derive(Clone, Debug)]
 pub struct ClientHello<'a> {
     body: Cow<'a, [u8]>,
@@ -124,22 +124,22 @@ impl<'a> ClientHello<'a> {
         })
     }
 
-    /// How many bytes of input the hello took, record and handshake headers included.
+    /// Returns how many bytes of input the hello took, record and handshake headers included.
     pub fn wire_bytes(&self) -> usize {
         self.wire_bytes
     }
 
-    /// The message without its handshake header, its fragments joined.
+    /// Returns the message without its handshake header, its fragments joined.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// The newest version offered that we know: `0x0303` (TLS 1.2) or `0x0304` (TLS 1.3).
+    /// Returns the newest known version offered: `0x0303` (TLS 1.2) or `0x0304` (TLS 1.3).
     pub fn highest_version(&self) -> u16 {
         self.highest_version
     }
 
-    /// The "newest version" of a client before TLS 1.3; `0x0303` from later ones.
+    /// Returns the "newest version" of a client before TLS 1.3; `0x0303` from later ones.
     pub fn legacy_version(&self) -> u16 {
         self.legacy_version
     }
@@ -148,7 +148,7 @@ impl<'a> ClientHello<'a> {
         &self.random
     }
 
-    /// Empty, a TLS 1.2 session to resume, or noise (RFC 8446 appendix D.4).
+    /// Returns the session id: empty, a session of TLS 1.2, or random (RFC 8446 appendix D.4).
     pub fn session_id(&self) -> &[u8] {
         self.session_id.within(&self.body)
     }
@@ -157,7 +157,7 @@ impl<'a> ClientHello<'a> {
         numbers(self.cipher_suites.within(&self.body))
     }
 
-    /// The host name asked for, in the client's spelling, without a closing dot.
+    /// Returns the host name asked for, in the client's spelling, without a closing dot.
     ///
     /// Anything else in its place, such as an IP address, is treated as no name.
     pub fn server_name(&self) -> Option<&str> {
@@ -165,37 +165,37 @@ impl<'a> ClientHello<'a> {
         std::str::from_utf8(name).ok()
     }
 
-    /// The bytes in the place of a host name, if they are none.
+    /// Returns the bytes in the place of a host name, if they are no host name.
     pub fn other_name(&self) -> Option<&[u8]> {
         Some(self.extensions.other_name?.within(&self.body))
     }
 
-    /// The offset in the body at which the extension with the name begins.
+    /// Returns the offset in the body of the extension with the name.
     pub fn name_extension(&self) -> Option<usize> {
         self.extensions.name_extension
     }
 
-    /// The offsets in the body of extensions that a server without ECH ignores (RFC 8446 section
-    /// 4.1.2) and a TLS library may refuse for their form, each with its type: malformed ones of
-    /// ECH, `compress_certificate` with an algorithm twice.
+    /// Returns the offsets in the body and the types of extensions that a server without ECH
+    /// ignores (RFC 8446 section 4.1.2) and a TLS library may refuse for their form: malformed ones
+    /// of ECH, `compress_certificate` with an algorithm twice.
     pub fn ignorable_extensions(&self) -> impl Iterator<Item = (usize, u16)> + Clone {
         self.extensions.ignorable.into_iter().flatten()
     }
 
-    /// Types that no extension of the hello has: one for [`Self::name_extension`], and as many as
-    /// there can be [`Self::ignorable_extensions`].
+    /// Returns types that no extension of the hello has: one for [`Self::name_extension`], and as
+    /// many as there can be [`Self::ignorable_extensions`].
     pub fn unused_extension_types(&self) -> impl Iterator<Item = u16> + Clone {
         self.extensions.unused.into_iter()
     }
 
-    /// The application protocols (RFC 7301).
+    /// Returns the application protocols (RFC 7301).
     pub fn alpn_protocols(&self) -> impl Iterator<Item = &[u8]> + Clone {
         items(self.extension(self.extensions.alpn), |list| {
             list.vector8().map(|protocol| protocol.rest())
         })
     }
 
-    /// The versions in the extension of that name; none before TLS 1.3.
+    /// Returns the versions in supported_versions; none before TLS 1.3.
     pub fn supported_versions(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.extension(self.extensions.supported_versions))
     }
@@ -204,12 +204,12 @@ impl<'a> ClientHello<'a> {
         numbers(self.extension(self.extensions.supported_groups))
     }
 
-    /// Whether the extension key_share is there; its list may be empty (RFC 8446 section 4.2.8).
+    /// Reports whether key_share is present; its list may be empty (RFC 8446 section 4.2.8).
     pub fn has_key_share(&self) -> bool {
         self.extensions.key_shares.is_some()
     }
 
-    /// The groups for which the client sent a key share.
+    /// Returns the groups for which the client sent a key share.
     pub fn key_share_groups(&self) -> impl Iterator<Item = u16> + Clone {
         items(self.extension(self.extensions.key_shares), |list| {
             let group = list.u16()?;
@@ -218,24 +218,24 @@ impl<'a> ClientHello<'a> {
         })
     }
 
-    /// The signature schemes for handshake signatures, and for certificates unless
-    /// [`Self::signature_algorithms_cert`] says otherwise.
+    /// Returns the signature schemes for handshake signatures, and for certificates unless
+    /// [`Self::signature_algorithms_cert`] names others.
     pub fn signature_algorithms(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.extension(self.extensions.signature_algorithms))
     }
 
-    /// The signature schemes for certificates, if the client names them apart.
+    /// Returns the signature schemes for certificates, if the client names them separately.
     pub fn signature_algorithms_cert(&self) -> impl Iterator<Item = u16> + Clone {
         numbers(self.extension(self.extensions.signature_algorithms_cert))
     }
 
-    /// The bytes of the session_ticket extension (RFC 5077): empty asks for a ticket, others
-    /// resume by it, `None` wants none.
+    /// Returns the content of session_ticket (RFC 5077): empty asks for a ticket, other bytes are
+    /// one to resume with, `None` wants none.
     pub fn session_ticket(&self) -> Option<&[u8]> {
         Some(self.extensions.session_ticket?.within(&self.body))
     }
 
-    /// The identities of the pre-shared keys offered, which TLS 1.3 resumes by.
+    /// Returns the identities of the offered pre-shared keys, by which TLS 1.3 resumes.
     pub fn psk_identities(&self) -> impl Iterator<Item = &[u8]> + Clone {
         items(self.extension(self.extensions.psk_identities), |list| {
             let identity = list.vector16()?;
@@ -244,19 +244,19 @@ impl<'a> ClientHello<'a> {
         })
     }
 
-    /// Whether a session of TLS 1.3 that is offered may be resumed with a key exchange.
+    /// Reports whether an offered session of TLS 1.3 may be resumed with a key exchange.
     pub fn offers_psk_with_exchange(&self) -> bool {
         self.extensions.psk_with_exchange
     }
 
-    /// Whether a session is offered. The session id of a client with TLS 1.3 does not tell.
+    /// Reports whether a session is offered. The session id of a client with TLS 1.3 does not tell.
     pub fn offers_session(&self) -> bool {
         let has_ticket = self.session_ticket().is_some_and(|bytes| !bytes.is_empty());
         let has_id = !self.session_id().is_empty() && self.highest_version < TLS_1_3;
         has_ticket || has_id || self.psk_identities().next().is_some()
     }
 
-    /// Whether data before the handshake's end (0-RTT) is announced.
+    /// Reports whether data before the handshake's end (0-RTT) is announced.
     pub fn offers_early_data(&self) -> bool {
         self.extensions.early_data
     }
@@ -266,7 +266,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// RFC 8446 section 4.2.1: the extension decides where there is one, whatever the field says.
+/// Returns the newest version offered. RFC 8446 section 4.2.1: the extension, if present, decides.
 fn highest_version(body: &[u8], legacy: u16, extensions: &Extensions) -> Result<u16, HelloFault> {
     let highest = match extensions.supported_versions {
         Some(span) => numbers(span.within(body))
@@ -282,7 +282,7 @@ fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + Clone {
     list.as_chunks().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
-/// The items of a list until it ends; its form was checked when the hello was read.
+/// Returns the items of a list until it ends; its form was checked when the hello was read.
 fn items<'a, T>(
     list: &'a [u8],
     item: impl Fn(&mut Cursor<'a>) -> Option<T> + Clone,
@@ -294,14 +294,14 @@ fn items<'a, T>(
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 
-/// Characters of a hash that are kept.
+/// Characters of a hash in the fingerprint.
 const HASH_CHARACTERS: usize = 12;
 
-/// More is counted as this.
+/// Largest count in the fingerprint.
 const COUNT_MAX: usize = 99;
 
 impl ClientHello<'_> {
-    /// The JA4 fingerprint: `t13d1516h2_8daaf6152771_e5627efa2ab1`.
+    /// Returns the JA4 fingerprint: `t13d1516h2_8daaf6152771_e5627efa2ab1`.
     pub fn ja4(&self, sha256: impl Fn(&[u8]) -> [u8; 32]) -> String {
         let mut suites: Vec<u16> = self.cipher_suites().filter(is_no_grease).collect();
         let mut kinds: Vec<u16> = self.extension_kinds().filter(is_no_grease).collect();
@@ -328,7 +328,7 @@ impl ClientHello<'_> {
         text
     }
 
-    /// The types of all extensions, in the client's order.
+    /// Returns the types of all extensions, in the client's order.
     fn extension_kinds(&self) -> impl Iterator<Item = u16> {
         let mut list = extension_list(&self.body).unwrap_or_else(|| Cursor::new(&[]));
         std::iter::from_fn(move || {
@@ -339,7 +339,7 @@ impl ClientHello<'_> {
     }
 }
 
-/// The extensions behind the other fields of a hello.
+/// Returns the extensions behind the other fields of a hello.
 fn extension_list(hello: &[u8]) -> Option<Cursor<'_>> {
     let mut cursor = Cursor::new(hello);
     cursor.u16()?;
@@ -350,7 +350,7 @@ fn extension_list(hello: &[u8]) -> Option<Cursor<'_>> {
     cursor.vector16()
 }
 
-/// GREASE values (RFC 8701) are random.
+/// Rejects GREASE values (RFC 8701), which are random.
 fn is_no_grease(number: &u16) -> bool {
     let [high, low] = number.to_be_bytes();
     high != low || low & 0x0f != 0x0a
@@ -367,8 +367,8 @@ fn version(newest: Option<u16>, legacy: u16) -> &'static str {
     }
 }
 
-/// The first and the last character of a protocol, in hexadecimal unless both are of an
-/// identifier; of none, zeros.
+/// Returns the first and the last character of a protocol, in hexadecimal unless both are
+/// alphanumeric; zeros if there is no protocol.
 fn ends(protocol: &[u8]) -> String {
     let (Some(first), Some(last)) = (protocol.first(), protocol.last()) else {
         return "00".to_owned();

@@ -1,9 +1,9 @@
 //! The datagram in which the peers of a cluster send each other sessions.
 //!
-//! Owns its form; the keys, and what a peer does about it, are the caller's. All numbers are
-//! big-endian:
+//! Handles its form; the keys, and the reaction to a datagram, are the caller's task. All numbers
+//! are big-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | version, [`VERSION`] |
 //! | 1 | stream: 0 = the same datagram goes to all peers, 1 = it is for one of them |
@@ -15,19 +15,19 @@
 //! | 8 | time: the sender's clock, in milliseconds since 1970 |
 //! | | the body, encrypted, and the cipher's tag of 16 bytes, which covers the header as well |
 //!
-//! The body is a list of messages, each behind a byte for its kind; a body without any is a sign of
-//! life. The key of a session stands behind its length in one byte, its value behind two. A session
-//! that is longer than a datagram goes in parts: its message, cut into pieces, each of which is a
-//! message of its own and bears the number of the session, its place, and how many there are. A
-//! notice, a text for the other hosts' supervisors, goes in the same ways.
+//! The body is a list of messages, each behind a byte for its kind; a body without messages is a
+//! heartbeat. A session's key follows its length in one byte, its value a length in two. A session
+//! that is longer than a datagram goes in parts: its message is cut into pieces, each of which is a
+//! message of its own with the number of the session, its index, and the number of parts. A notice,
+//! a text for the other hosts' supervisors, is sent in the same ways.
 
 use crate::cursor::Cursor;
 
-/// The version that is written and read.
+/// Version that is written and accepted.
 pub const VERSION: u8 = 2;
 
-/// The longest datagram, in bytes: with the headers of IPv6 and UDP it fits the smallest packet
-/// that every IPv6 link carries whole (1280 bytes, RFC 8200 section 5).
+/// Longest datagram, in bytes: with the headers of IPv6 and UDP it fits the smallest packet that
+/// every IPv6 link carries whole (1280 bytes, RFC 8200 section 5).
 pub const DATAGRAM_BYTES_MAX: usize = 1200;
 
 pub const HEADER_BYTES: usize = 40;
@@ -37,21 +37,21 @@ pub const TAG_BYTES: usize = 16;
 
 pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
 
-/// The longest key of a session: a session id (RFC 5246 section 7.4.1.2).
+/// Longest key of a session: a session id (RFC 5246 section 7.4.1.2).
 pub const KEY_BYTES_MAX: usize = 32;
 
-/// The longest value of a session that fits a datagram, whatever its key.
+/// Longest value of a session that fits a datagram, whatever its key.
 pub const VALUE_BYTES_MAX: usize = BODY_BYTES_MAX - 1 - 1 - KEY_BYTES_MAX - 4 - 2;
 
-/// The most parts that a session is sent in: as many as the longest of the session cache takes.
+/// Most parts of a session: as many as the longest session of the cache takes.
 pub const PARTS_MAX: u8 = 16;
 
-/// The bytes before those of a part: kind, number, place, count, length.
+/// Bytes before a part's content: kind, number, index, count, length.
 const PART_HEAD_BYTES: usize = 1 + 4 + 1 + 1 + 2;
 
 pub const PART_BYTES_MAX: usize = BODY_BYTES_MAX - PART_HEAD_BYTES;
 
-/// The longest message that can be sent in parts.
+/// Longest message that can be sent in parts.
 pub const WHOLE_BYTES_MAX: usize = PART_BYTES_MAX * PARTS_MAX as usize;
 
 const SESSION: u8 = 1;
@@ -64,60 +64,60 @@ const PING: u8 = 7;
 const PONG: u8 = 8;
 const NOTICE: u8 = 9;
 
-/// Whom a datagram is for.
+/// Receivers of a datagram.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Stream {
-    /// All peers: who misses a number has lost a datagram.
+    /// All peers: a gap in the sequence shows a lost datagram.
     All = 0,
     One = 1,
 }
 
-/// The head of a datagram, in clear and authenticated.
+/// Head of a datagram, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     pub stream: Stream,
     pub key_id: [u8; 4],
     pub sender: [u8; 8],
     pub boot: [u8; 8],
-    /// The datagram's place among the sender's of this boot and stream.
+    /// Number of the datagram among the sender's of this boot and stream.
     pub sequence: u64,
-    /// The sender's clock, in milliseconds since 1970.
+    /// Clock of the sender, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
-/// One thing that a datagram says.
+/// A message of a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message<'a> {
-    /// This session can be resumed for `lifetime_s` seconds.
+    /// Session that can be resumed for `lifetime_s` seconds.
     Session {
         key: &'a [u8],
-        /// For how long it may still be resumed, in seconds.
+        /// Remaining time for resumption, in seconds.
         lifetime_s: u32,
         value: &'a [u8],
     },
     Get {
         key: &'a [u8],
     },
-    /// This session is good no more.
+    /// Session that must not be resumed any more.
     Delete {
         key: &'a [u8],
     },
-    /// That peer is asked for the sessions that it has learnt of since a time of its own clock.
+    /// Request to a peer for the sessions since a time of its own clock.
     Resync {
-        /// The peer, by its sender's number.
+        /// Sender number of the peer.
         peer: [u8; 8],
-        /// In milliseconds since 1970.
+        /// Time in milliseconds since 1970.
         since_ms: u64,
     },
-    /// That peer has been sent `sent` sessions; these are all if the two numbers are the same.
+    /// Progress of a resync: the peer has been sent `sent` sessions, or all if the two are equal.
     Resynced {
         peer: [u8; 8],
         sent: u32,
-        /// Sessions to be sent, about.
+        /// Approximate number of sessions to be sent.
         all: u32,
     },
-    /// That peer is asked to answer at once.
+    /// Request to a peer for an immediate answer.
     Ping {
         peer: [u8; 8],
         id: u32,
@@ -126,36 +126,36 @@ pub enum Message<'a> {
         peer: [u8; 8],
         id: u32,
     },
-    /// A text for the supervisors of the other hosts.
+    /// Text for the supervisors of the other hosts.
     Notice(&'a [u8]),
-    /// A piece of a session or notice that is longer than a datagram.
+    /// Piece of a session or notice that is longer than a datagram.
     Part(Part<'a>),
 }
 
 /// A piece of a session or notice that is longer than a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
-    /// The same in all parts of a session: a number that the sender does not use again for long.
+    /// Number common to all parts of a session, which the sender does not use again for long.
     pub id: u32,
     pub index: u8,
-    /// How many there are: 2 to [`PARTS_MAX`].
+    /// Number of parts: 2 to [`PARTS_MAX`].
     pub count: u8,
     pub bytes: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DatagramFault {
-    /// It is of a version that is not spoken here.
+    /// Unsupported version.
     Version(u8),
-    /// It is too short, too long, or a field has no meaning.
+    /// Wrong length, or a field without a meaning.
     Malformed,
 }
 
 impl Header {
-    /// Reads the header; what follows it is the sealed body.
+    /// Reads the header; the sealed body follows it.
     ///
     /// # Errors
-    /// It is no datagram of a cluster.
+    /// Fails if the bytes are no datagram of a cluster.
     pub fn read(datagram: &[u8]) -> Result<Self, DatagramFault> {
         if datagram.len() < HEADER_BYTES + TAG_BYTES || datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(DatagramFault::Malformed);
@@ -186,7 +186,7 @@ impl Header {
         })
     }
 
-    /// The header's bytes.
+    /// Serializes the header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         (bytes[0], bytes[1]) = (VERSION, self.stream as u8);
@@ -200,10 +200,10 @@ impl Header {
 }
 
 impl<'a> Message<'a> {
-    /// All messages of a body.
+    /// Reads all messages of a body.
     ///
     /// # Errors
-    /// One of them is of no known kind, or cut short; then none counts.
+    /// Fails if one of them is of an unknown kind, or cut short; then none counts.
     pub fn read_all(body: &'a [u8]) -> Result<Vec<Self>, DatagramFault> {
         let mut cursor = Cursor::new(body);
         let mut messages = Vec::new();
@@ -243,10 +243,10 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The session or notice that was sent in parts.
+    /// Reads the session or notice that was sent in parts.
     ///
     /// # Errors
-    /// The bytes put together are neither, or more than one.
+    /// Fails if the joined bytes are neither, or more than one.
     pub fn read_whole(whole: &'a [u8]) -> Result<Self, DatagramFault> {
         let mut cursor = Cursor::new(whole);
         let message = Self::read(&mut cursor).filter(|_| cursor.is_empty());
@@ -254,7 +254,7 @@ impl<'a> Message<'a> {
         long.ok_or(DatagramFault::Malformed)
     }
 
-    /// The parts of what [`Self::write_whole`] wrote.
+    /// Returns the parts of the bytes that [`Self::write_whole`] wrote.
     pub fn parts(id: u32, whole: &'a [u8]) -> impl Iterator<Item = Self> {
         let pieces = whole.chunks(PART_BYTES_MAX);
         let count = pieces.len() as u8;
@@ -262,7 +262,7 @@ impl<'a> Message<'a> {
         (0..count).zip(pieces).map(part)
     }
 
-    /// How many bytes of a body it takes.
+    /// Returns how many bytes of a body the message takes.
     pub fn bytes(&self) -> usize {
         1 + match self {
             Self::Session { key, value, .. } => 1 + key.len() + 4 + 2 + value.len(),
@@ -274,14 +274,14 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Appends it to a body. `false` = it can be in no datagram, and nothing was appended.
+    /// Appends the message to a body. `false` if it fits no datagram, and nothing was appended.
     pub fn write(&self, body: &mut Vec<u8>) -> bool {
         let sound = self.sound(BODY_BYTES_MAX);
         sound.map(|message| message.append(body)).is_some()
     }
 
-    /// Appends a session or notice that is to be sent in parts. `false` = it is too long for that
-    /// as well, and nothing was appended.
+    /// Appends a session or notice that is to be sent in parts. `false` if it is too long even for
+    /// that, and nothing was appended.
     pub fn write_whole(&self, whole: &mut Vec<u8>) -> bool {
         let sound = self.sound(WHOLE_BYTES_MAX);
         sound.map(|message| message.append(whole)).is_some()
@@ -322,7 +322,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Itself, if it has a meaning and is not longer.
+    /// Returns the message if it is meaningful and at most `bytes_max` long.
     fn sound(self, bytes_max: usize) -> Option<Self> {
         let is_sound = match self {
             Self::Session { key, .. } | Self::Get { key } | Self::Delete { key } => {

@@ -1,8 +1,8 @@
-//! A bounded look at hostile bytes: what is not there is `None`, never a panic.
+//! A reader of hostile bytes: missing bytes are `None`, never a panic.
 //!
-//! Owns reading of big-endian numbers and length-prefixed vectors; knows no protocol.
+//! Handles big-endian numbers and length-prefixed vectors; knows no protocol.
 
-/// The bytes not read yet, and where they begin in the slice first given.
+/// The unread bytes, and their position in the slice first given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -14,7 +14,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, position: 0 }
     }
 
-    /// How many bytes of the first slice lie before the next one.
+    /// Returns how many bytes of the first slice lie before the next one.
     pub(crate) fn position(&self) -> usize {
         self.position
     }
@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// The next bytes as a cursor of their own, whose positions still count from the first slice.
+    /// Returns the next bytes as a cursor, whose positions still count from the first slice.
     pub(crate) fn part(&mut self, bytes: usize) -> Option<Self> {
         let (head, tail) = self.rest.split_at_checked(bytes)?;
         let part = Self { rest: head, position: self.position };
@@ -40,7 +40,7 @@ impl<'a> Cursor<'a> {
         self.part(bytes).map(|part| part.rest)
     }
 
-    /// The content of an element of DER with this tag.
+    /// Reads an element of DER with this tag; returns its content.
     pub(crate) fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
         if self.u8()? != tag {
             return None;
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.take(length)
     }
 
-    /// An element of DER with this tag, with its header.
+    /// Reads an element of DER with this tag; returns it with its header.
     pub(crate) fn whole_element(&mut self, tag: u8) -> Option<&'a [u8]> {
         let before = self.rest;
         self.element(tag)?;
@@ -77,13 +77,13 @@ impl<'a> Cursor<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A vector behind one byte of length.
+    /// Reads a vector behind one byte of length.
     pub(crate) fn vector8(&mut self) -> Option<Self> {
         let bytes = self.u8()?;
         self.part(bytes.into())
     }
 
-    /// A vector behind two bytes of length.
+    /// Reads a vector behind two bytes of length.
     pub(crate) fn vector16(&mut self) -> Option<Self> {
         let bytes = self.u16()?;
         self.part(bytes.into())

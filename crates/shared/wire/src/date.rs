@@ -1,4 +1,4 @@
-//! Seconds since the epoch as a calendar's dates. Reads no clock.
+//! Converts seconds since the epoch to calendar dates and back. Reads no clock.
 
 /// Appends a time, given in microseconds since the epoch: RFC 3339, in UTC, with microseconds.
 pub fn put_time(out: &mut Vec<u8>, time_us: u64) {
@@ -26,8 +26,8 @@ fn put_digits(out: &mut Vec<u8>, value: u64, width: u32) {
     }
 }
 
-/// Year, month and day of the day `days` days after 1970-01-01, in the Gregorian calendar. After
-/// Howard Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`:
+/// Returns year, month and day of the day `days` days after 1970-01-01, in the Gregorian calendar.
+/// After Howard Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`:
 /// <https://howardhinnant.github.io/date_algorithms.html>. Years begin in March there, so that the
 /// leap day is the last.
 pub fn civil_from_days(days: u64) -> (u64, u64, u64) {
@@ -45,8 +45,8 @@ pub fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// Seconds since the epoch of an RFC 3339 time in UTC, without a fraction: the form that
-/// `2026-11-23T01:30:00Z` has.
+/// Parses an RFC 3339 time in UTC, without a fraction, such as `2026-11-23T01:30:00Z`. Returns
+/// seconds since the epoch.
 pub fn seconds_of(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -54,7 +54,7 @@ pub fn seconds_of(text: &str) -> Option<u64> {
     if !(1970..=9999).contains(&year) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    // At most a year's days are gone through from the first of them.
+    // The search covers at most one year's days, from the first of them.
     let leaps = |year: u64| year / 4 - year / 100 + year / 400;
     let first = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
     let day = (first..first + 366).find(|it| civil_from_days(*it) == (year, month, day))?;

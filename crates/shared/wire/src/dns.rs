@@ -1,38 +1,38 @@
-//! Answers of name servers (RFC 1035 section 4) as far as service records (SRV, RFC 2782) need
-//! them. It asks nobody: the question, and whether this answers it, are the C library's.
+//! Answers of name servers (RFC 1035 section 4), as far as service records (SRV, RFC 2782) need
+//! them. The C library asks the question, and checks that the answer belongs to it.
 
 use crate::cursor::Cursor;
 
-/// The type of a service record, and the class of the internet.
+/// Type of a service record, and the class of the internet.
 const SRV: u16 = 33;
 const INTERNET: u16 = 1;
 
-/// The longest name, in bytes as it is sent (RFC 1035 section 2.3.4).
+/// Longest name, in bytes on the wire (RFC 1035 section 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
 
 /// A server of a service.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ServiceRecord {
-    /// Servers with the lowest number are used before all others.
+    /// Order of use: servers with the lowest number are used before all others.
     pub priority: u16,
-    /// The share of connections among servers of one priority.
+    /// Share of connections among servers of one priority.
     pub weight: u16,
-    /// The TCP port; never 0.
+    /// TCP port; never 0.
     pub port: u16,
-    /// The host name in lower case, of letters, digits, `-` and `_`, without a dot at its end.
+    /// Host name in lower case, of letters, digits, `-` and `_`, without a dot at its end.
     pub host: String,
 }
 
-/// The message is malformed, or not whole.
+/// Error of a message that is malformed, or incomplete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the name server's answer is malformed")]
 pub struct MessageFault;
 
-/// The service records of an answer, in its order. Left out are those without a server (a target
-/// of `.`, or port 0) and those whose target is no host name.
+/// Returns the service records of an answer, in its order. Records without a server (a target of
+/// `.`, or port 0) and records whose target is no host name are left out.
 ///
 /// # Errors
-/// [`MessageFault`].
+/// Fails with [`MessageFault`] if the message is malformed or incomplete.
 pub fn service_records(message: &[u8]) -> Result<Vec<ServiceRecord>, MessageFault> {
     records(message).ok_or(MessageFault)
 }
@@ -67,8 +67,8 @@ fn records(message: &[u8]) -> Option<Vec<ServiceRecord>> {
     Some(records)
 }
 
-/// The name at the cursor; `None` within = the root, or one that no host has. A pointer leads to an
-/// earlier place (section 4.1.4), so that each step brings it nearer to its end.
+/// Reads the name at the cursor; an inner `None` is the root, or a name that no host has. A pointer
+/// leads to an earlier place (section 4.1.4), so that each step comes nearer to the end.
 #[expect(clippy::option_option, reason = "a malformed name and one of no host are two things")]
 fn name(message: &[u8], cursor: &mut Cursor<'_>) -> Option<Option<String>> {
     let (mut host, mut is_host, mut bytes) = (String::new(), true, 1);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A name at the beginning of the questions, after which records may point to it.
+    /// Name at the beginning of the questions, which records may point to.
     const QUESTION: &[u8] = b"\x04_ftp\x04_tcp\x01a\0\0\x21\0\x01";
 
     fn answer(records: &[&[u8]]) -> Vec<u8> {

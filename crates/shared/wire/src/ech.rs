@@ -1,44 +1,44 @@
 //! Encrypted Client Hello (RFC 9849): the configurations that DNS publishes, the outer hello as far
-//! as a client-facing server reads it, and the inner one as it was before it was encoded.
+//! as a client-facing server reads it, and the inner hello, decoded.
 //!
-//! Pure, and without cryptography: who has the keys opens the payload. All work is linear in
-//! the length of the outer hello, which bounds the inner one too: what it refers to stands there
-//! once, and may be referred to once.
+//! Pure, and without cryptography: the owner of the keys decrypts the payload. All work is linear
+//! in the length of the outer hello, which limits the inner one too: an extension that the inner
+//! hello refers to stands once in the outer one, and may be referred to once.
 
 use crate::client_hello::{ClientHello, HELLO_BYTES_MAX, HelloFault};
 use crate::cursor::Cursor;
 
-/// The extension, and the version of configurations (RFC 9849 sections 4 and 5).
+/// Type of the extension, and version of configurations (RFC 9849 sections 4 and 5).
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 const ECH_OUTER_EXTENSIONS: u16 = 0xfd00;
 const SUPPORTED_VERSIONS: u16 = 43;
 const OUTER: u8 = 0;
 const INNER: u8 = 1;
 
-/// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, and the two ciphers that are offered (RFC 9180
-/// section 7).
+/// Algorithms offered: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, and two ciphers (RFC 9180 section
+/// 7).
 pub const KEM_X25519: u16 = 0x0020;
 pub const KDF_SHA256: u16 = 1;
 pub const AEAD_AES_128_GCM: u16 = 1;
 pub const AEAD_CHACHA20_POLY1305: u16 = 3;
 pub const PUBLIC_KEY_BYTES: usize = 32;
 
-/// The longest name that clients pad shorter ones to. The same for all farms: a configuration says
-/// nothing of the names behind it.
+/// Length to which clients pad shorter names. Equal on all farms, so that a configuration tells
+/// nothing about the names behind it.
 const NAME_BYTES_PADDED: u8 = 64;
 
-/// A configuration that is to be published, or that was read from a file.
+/// A configuration to publish, or read from a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EchConfig {
     pub id: u8,
     pub public_name: String,
     pub public_key: [u8; PUBLIC_KEY_BYTES],
-    /// The whole ECHConfig, which the encryption is bound to.
+    /// Bytes of the whole ECHConfig, to which the encryption is bound.
     pub bytes: Vec<u8>,
 }
 
 impl EchConfig {
-    /// One for these ciphers and no extension; `public_name` is a host name, of at most 253 bytes.
+    /// Makes a configuration for these ciphers; `public_name`: a host name of at most 253 bytes.
     pub fn new(id: u8, public_name: &str, public_key: [u8; PUBLIC_KEY_BYTES]) -> Self {
         let mut contents = vec![id];
         contents.extend(KEM_X25519.to_be_bytes());
@@ -54,8 +54,8 @@ impl EchConfig {
         Self { id, public_name: public_name.to_owned(), public_key, bytes }
     }
 
-    /// Reads an ECHConfigList, and passes over what is for others: other versions and KEMs, and
-    /// mandatory extensions (RFC 9849 section 4.2). `None` = it is malformed.
+    /// Reads an ECHConfigList, and skips configurations that we cannot use: other versions and
+    /// KEMs, and mandatory extensions (RFC 9849 section 4.2). `None` if it is malformed.
     pub fn read_list(bytes: &[u8]) -> Option<Vec<Self>> {
         let mut all = Cursor::new(bytes);
         let mut list = all.vector16().filter(|_| all.is_empty())?;
@@ -99,13 +99,13 @@ impl EchConfig {
     }
 }
 
-/// The ECHConfigList of configurations, the preferred one first.
+/// Returns the ECHConfigList of configurations, the preferred one first.
 pub fn config_list<'c>(configs: impl IntoIterator<Item = &'c EchConfig>) -> Vec<u8> {
     let all: Vec<u8> = configs.into_iter().flat_map(|one| one.bytes.iter().copied()).collect();
     vector16(&all)
 }
 
-/// The extension encrypted_client_hello of a hello.
+/// Content of a hello's extension encrypted_client_hello.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EchOffer<'a> {
     Absent,
@@ -114,13 +114,13 @@ pub enum EchOffer<'a> {
     Outer(OuterHello<'a>),
 }
 
-/// An outer hello, as far as it is about its payload.
+/// An outer hello, as far as its payload is concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OuterHello<'a> {
     pub kdf: u16,
     pub aead: u16,
     pub config_id: u8,
-    /// The encapsulated key; empty in the second hello of a connection.
+    /// Encapsulated key; empty in the second hello of a connection.
     pub key: &'a [u8],
     pub payload: &'a [u8],
     body: &'a [u8],
@@ -128,7 +128,7 @@ pub struct OuterHello<'a> {
 }
 
 impl OuterHello<'_> {
-    /// The data that the payload is authenticated with: the body with zeros in the payload's place
+    /// Returns the data that authenticates the payload: the body with zeros in the payload's place
     /// (RFC 9849 section 5.2).
     pub fn additional_data(&self) -> Vec<u8> {
         let mut body = self.body.to_vec();
@@ -137,7 +137,7 @@ impl OuterHello<'_> {
     }
 }
 
-/// The extension of a hello, by its body.
+/// Reads the extension of a hello.
 pub fn offer<'a>(hello: &'a ClientHello<'_>) -> EchOffer<'a> {
     let body = hello.body();
     let Some((_, mut extensions)) = Body::read(&mut Cursor::new(body)) else {
@@ -166,12 +166,12 @@ fn outer<'a>(body: &'a [u8], data: &mut Cursor<'a>) -> Option<OuterHello<'a>> {
     Some(OuterHello { kdf, aead, config_id, key, payload: payload.rest(), body, payload_at })
 }
 
-/// The fault of an inner hello, with what it breaks.
+/// Fault of an inner hello, with its detail.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum InnerFault {
-    /// It is not encoded as it has to be (RFC 9849 section 5.1).
+    /// Wrong encoding (RFC 9849 section 5.1).
     Encoding(&'static str),
-    /// It is no inner hello, or is for a version that has none (section 7.1).
+    /// No inner hello, or one for a version that has none (section 7.1).
     Illegal(&'static str),
     Hello(HelloFault),
 }
@@ -186,11 +186,11 @@ impl std::fmt::Display for InnerFault {
     }
 }
 
-/// The records of the inner hello, made of what was decrypted, and of the outer one where it refers
-/// to it. They are no longer than those of the outer one.
+/// Returns the records of the inner hello, made of the decrypted bytes and of the parts of the
+/// outer hello that they refer to. They are no longer than those of the outer hello.
 ///
 /// # Errors
-/// All that a client-facing server has to refuse.
+/// Fails where a client-facing server has to refuse the hello.
 pub fn inner_records(outer: &ClientHello<'_>, encoded: &[u8]) -> Result<Vec<u8>, InnerFault> {
     use InnerFault::{Encoding, Illegal};
     let mut cursor = Cursor::new(encoded);
@@ -224,15 +224,15 @@ pub fn inner_records(outer: &ClientHello<'_>, encoded: &[u8]) -> Result<Vec<u8>,
 
 const MESSAGE_HEADER_BYTES: usize = 4;
 
-/// One record of a hello, as first ones look (RFC 8446 section 5.1).
+/// Returns one record with a hello, in the form of first records (RFC 8446 section 5.1).
 fn records_of(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("bounded above").to_be_bytes();
     let message = [&[1][..], &length[1..], body].concat();
     [&[22, 3, 1][..], &vector16(&message)].concat()
 }
 
-/// The extensions of the inner hello with those of the outer one in the place of references to
-/// them, in one pass over either (RFC 9849 section 5.1).
+/// Returns the extensions of the inner hello with references replaced by extensions of the outer
+/// hello, in one pass over either (RFC 9849 section 5.1).
 fn expanded(mut inner: Cursor<'_>, outer_body: &[u8]) -> Result<Vec<u8>, InnerFault> {
     use InnerFault::{Encoding, Illegal};
     let mut all = Vec::with_capacity(outer_body.len());
@@ -270,8 +270,8 @@ fn expanded(mut inner: Cursor<'_>, outer_body: &[u8]) -> Result<Vec<u8>, InnerFa
     Ok(all)
 }
 
-/// The extensions of the outer hello that are referred to. They stand there in the same order, so
-/// that each is looked at once.
+/// Returns the extensions of the outer hello that are referred to. They stand there in the same
+/// order, so that each is read once.
 fn referred<'a>(
     mut data: Cursor<'_>,
     outer_body: &'a [u8],
@@ -296,7 +296,7 @@ fn referred<'a>(
     Ok(taken)
 }
 
-/// Whether TLS 1.3 is offered; an older version beside it is a fault.
+/// Reports whether TLS 1.3 is offered; an older version beside it is a fault.
 fn judge_versions(mut data: Cursor<'_>) -> Result<bool, InnerFault> {
     let mut list = data.vector8().ok_or(InnerFault::Encoding("supported_versions"))?;
     let versions: Vec<_> = std::iter::from_fn(|| list.u16()).collect();
@@ -315,7 +315,7 @@ fn next_extension<'a>(list: &mut Cursor<'a>) -> Option<(u16, Cursor<'a>)> {
     Some((list.u16()?, list.vector16()?))
 }
 
-/// The parts of a hello's body before its extensions, as they lie.
+/// Parts of a hello's body before its extensions, undecoded.
 struct Body<'a> {
     version_and_random: &'a [u8],
     session_id: &'a [u8],
@@ -335,13 +335,13 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Bytes behind two of length.
+/// Returns the bytes behind two bytes of length.
 fn vector16(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("what is written is short");
     [&length.to_be_bytes()[..], bytes].concat()
 }
 
-/// Whether the first message of a server asks for a second hello.
+/// Result of the search for a server's request for a second hello.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServerAnswer {
     Incomplete,
@@ -350,13 +350,13 @@ pub enum ServerAnswer {
     Other,
 }
 
-/// The random of HelloRetryRequest.
+/// Random of HelloRetryRequest.
 const RETRY_RANDOM: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// Looks for a server's first message, whose bytes come in any pieces and records.
+/// Reads a server's first message, whose bytes come in any pieces and records.
 #[derive(Clone, Debug, Default)]
 pub struct RetryWatch {
     header: Vec<u8>,
@@ -365,10 +365,10 @@ pub struct RetryWatch {
 }
 
 impl RetryWatch {
-    /// As much of the message as shows its random.
+    /// Bytes of the message up to the end of its random.
     const BYTES: usize = MESSAGE_HEADER_BYTES + 2 + RETRY_RANDOM.len();
 
-    /// Takes the next bytes; to be asked until it is no longer [`ServerAnswer::Incomplete`].
+    /// Takes the next bytes; to be called while it returns [`ServerAnswer::Incomplete`].
     pub fn take(&mut self, bytes: &[u8]) -> ServerAnswer {
         for byte in bytes {
             if self.left_in_record > 0 {
@@ -395,15 +395,15 @@ impl RetryWatch {
     }
 }
 
-/// The ends of a client's records, and which of its bytes may be passed on before its second hello.
+/// Limits of a client's records: decides which bytes may be passed on before its second hello.
 #[derive(Clone, Debug, Default)]
 pub struct RecordGate {
     left_in_record: usize,
 }
 
 impl RecordGate {
-    /// How many of the bytes belong to records that have begun: all but a header that is not whole,
-    /// and but a record of the handshake and all behind it, if `stops_at_handshake`.
+    /// Returns how many of the bytes belong to records that have begun: all except an incomplete
+    /// header, and except a handshake record and all bytes behind it, if `stops_at_handshake`.
     pub fn pass(&mut self, bytes: &[u8], stops_at_handshake: bool) -> usize {
         let mut at = self.left_in_record.min(bytes.len());
         self.left_in_record -= at;

@@ -1,8 +1,8 @@
 //! Heads of HTTP/1.1 messages (RFC 9112, by `httparse`), the host and port that a request is for,
-//! and the content of a message, read to its end and not kept.
+//! and the content of a message, which is read to its end and not kept.
 //!
-//! Owns limits, framing and persistence, read in the strictest way: what two readers could
-//! understand in two ways is a fault. Other fields are handed out as they were sent.
+//! Handles limits, framing and persistence, in the strictest way: anything that two readers could
+//! understand differently is a fault. Other fields are returned as they were sent.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -10,27 +10,27 @@ use std::net::Ipv6Addr;
 
 use httparse::Header as Field;
 
-/// The largest number of fields of a head, as in Apache.
+/// Most fields of a head, as in Apache.
 pub const FIELDS_MAX: usize = 100;
 
-/// The end of the status code in a status line.
+/// End of the status code in a status line.
 const CODE_END: usize = "HTTP/1.1 200".len();
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestHead<'a> {
     pub bytes: usize,
-    /// The method, as it was sent.
+    /// Method, as it was sent.
     pub method: &'a str,
-    /// The request target, as it was sent.
+    /// Request target, as it was sent.
     pub target: &'a str,
     /// Whether the version is HTTP/1.0.
     pub is_http10: bool,
-    /// The value of `Host`, which only HTTP/1.0 may lack.
+    /// Value of `Host`, which only HTTP/1.0 may lack.
     pub host: Option<&'a [u8]>,
-    /// The end of its content; never [`ContentEnd::Close`].
+    /// End of the content; never [`ContentEnd::Close`].
     pub content: ContentEnd,
-    /// Whether the client takes further responses on the connection.
+    /// Whether the client accepts further responses on the connection.
     pub keeps_alive: bool,
     /// Whether the client waits for a 100 before it sends the content (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
@@ -42,32 +42,32 @@ pub struct ResponseHead {
     pub bytes: usize,
     pub status: u16,
     pub content: ContentEnd,
-    /// Whether the server takes further requests on the connection.
+    /// Whether the server accepts further requests on the connection.
     pub keeps_alive: bool,
 }
 
-/// Bytes are no head of a message.
+/// Reason why bytes are no head of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HeadFault {
-    /// They are not HTTP/1.1, or could be read in two ways; what is wrong with them.
+    /// Bytes that are not HTTP/1.1, or ambiguous, with a description.
     Malformed(&'static str),
-    /// More bytes than are allowed, or more than [`FIELDS_MAX`] fields.
+    /// More bytes than allowed, or more than [`FIELDS_MAX`] fields.
     TooLarge,
-    /// The `Content-Length` of a response says no length, or several.
+    /// `Content-Length` of a response without a valid length, or with several.
     Length,
     Version,
-    /// A request with a transfer coding other than `chunked`.
+    /// Transfer coding of a request other than `chunked`.
     TransferCoding,
-    /// An expectation other than `100-continue`.
+    /// Expectation other than `100-continue`.
     Expectation,
 }
 
 impl<'a> RequestHead<'a> {
-    /// Reads the head at the beginning of `bytes`, and nothing while it is incomplete. `other` gets
-    /// the name and the value of each field that is not in [`RequestHead`].
+    /// Reads the head at the beginning of `bytes`; `None` while it is incomplete. `other` gets the
+    /// name and the value of each field that is not in [`RequestHead`].
     ///
     /// # Errors
-    /// [`HeadFault`]; too large is a head of more than `bytes_max` bytes.
+    /// Fails with [`HeadFault`]; a head of more than `bytes_max` bytes is too large.
     pub fn parse(
         bytes: &'a [u8],
         bytes_max: usize,
@@ -118,17 +118,17 @@ impl<'a> RequestHead<'a> {
 }
 
 impl ResponseHead {
-    /// Reads the head at the beginning of `bytes`, and nothing while it is incomplete. `to_head` =
-    /// it answers `HEAD`, and so has no content whatever it says.
+    /// Reads the head at the beginning of `bytes`; `None` while it is incomplete. `to_head` = the
+    /// response answers `HEAD`, and has no content whatever its fields say.
     ///
     /// # Errors
-    /// [`HeadFault`]; too large is a head of more than `bytes_max` bytes.
+    /// Fails with [`HeadFault`]; a head of more than `bytes_max` bytes is too large.
     pub fn parse(bytes: &[u8], bytes_max: usize, to_head: bool) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut head = httparse::Response::new(&mut []);
         let mut parser = httparse::ParserConfig::default();
-        // A client must take a folded line for spaces (RFC 9112 section 5.2): they
-        // are trimmed off the elements of what counts here.
+        // A client must treat a folded line as spaces (RFC 9112 section 5.2): they are trimmed off
+        // the elements that matter here.
         parser.allow_obsolete_multiline_headers_in_responses(true);
         let bytes = &*with_known_minor(bytes);
         let parsed = parser.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
@@ -155,10 +155,10 @@ impl ResponseHead {
     }
 }
 
-/// The status code of a response that begins with these bytes, once they show where it ends.
+/// Returns the status code of a response that begins with these bytes, once its end is known.
 ///
 /// # Errors
-/// [`HeadFault`].
+/// Fails with [`HeadFault`] if the status line is malformed.
 pub fn status_code(beginning: &[u8]) -> Result<Option<u16>, HeadFault> {
     let mut head = httparse::Response::new(&mut []);
     match head.parse(&with_known_minor(beginning)) {
@@ -169,8 +169,8 @@ pub fn status_code(beginning: &[u8]) -> Result<Option<u16>, HeadFault> {
     }
 }
 
-/// A decimal number without a sign. One that is too large becomes the largest, since nothing has
-/// that length.
+/// Parses a decimal number without a sign. A number that is too large becomes the largest, because
+/// no content has that length.
 pub fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -182,7 +182,7 @@ pub fn decimal(digits: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, add))
 }
 
-/// The length of a head, if it is complete.
+/// Returns the length of a head, if it is complete.
 fn length(
     parsed: httparse::Result<usize>,
     bytes: &[u8],
@@ -196,8 +196,8 @@ fn length(
     }
 }
 
-/// The end of a request line, as far as it is here, of a minor version of HTTP/1 that is later than
-/// those known. It counts as 1.1 (RFC 9110 section 2.5).
+/// Returns the end of a request line, as far as received, if its minor version of HTTP/1 is later
+/// than those known. Such a version counts as 1.1 (RFC 9110 section 2.5).
 fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
     let begin = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let line = bytes[begin..].split_inclusive(|byte| *byte == b'\n').next()?;
@@ -213,7 +213,7 @@ fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
     is_later.then_some(end)
 }
 
-/// A response of which the same is true, as one of HTTP/1.1.
+/// Replaces a later minor version in a response by HTTP/1.1.
 fn with_known_minor(bytes: &[u8]) -> Cow<'_, [u8]> {
     match bytes.strip_prefix(b"HTTP/1.") {
         Some([b'2'..=b'9', rest @ ..]) => [b"HTTP/1.1", rest].concat().into(),
@@ -221,7 +221,7 @@ fn with_known_minor(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Reads the fields behind a request line, and how long the head is with them.
+/// Reads the fields behind a request line. Returns the head's length and the fields.
 fn fields_behind<'a, 'h>(
     line: httparse::Status<usize>,
     bytes: &'a [u8],
@@ -252,7 +252,7 @@ fn fault(error: httparse::Error, head: &[u8]) -> HeadFault {
     })
 }
 
-/// Whether the first line names a version of HTTP, where a response or a request has it.
+/// Reports whether the first line names an HTTP version, where a response or a request has it.
 fn names_version(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let is_version = |word: &[u8]| match word.strip_prefix(b"HTTP/") {
@@ -263,7 +263,7 @@ fn names_version(head: &[u8]) -> bool {
     words.next().is_some_and(is_version) || words.nth(1).is_some_and(is_version)
 }
 
-/// The fields that say where a message ends and what comes after it (RFC 9112 sections 3.2, 6, 9).
+/// Fields that decide where a message ends and whether more follow (RFC 9112 sections 3.2, 6, 9).
 #[derive(Default)]
 struct Framing<'a> {
     host: Option<&'a [u8]>,
@@ -278,7 +278,7 @@ struct Framing<'a> {
 }
 
 impl<'a> Framing<'a> {
-    /// Whether the field was one of them. Most are not, which their length shows at once.
+    /// Takes a field; `false` if it is another one, as most are: their length shows it at once.
     fn take(&mut self, name: &str, value: &'a [u8]) -> Result<bool, HeadFault> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
@@ -316,7 +316,7 @@ impl<'a> Framing<'a> {
         }
     }
 
-    /// A list of one value is that value, as fields in a row are (RFC 9112 section 6.3).
+    /// Takes a length. Equal values count as one, like repeated fields (RFC 9112 section 6.3).
     fn take_length(&mut self, value: &[u8]) {
         let fault = HeadFault::Malformed("the Content-Length field is malformed");
         let mut all = elements(value).filter(|one| !one.is_empty()).map(decimal);
@@ -327,14 +327,14 @@ impl<'a> Framing<'a> {
         self.length = Some(first.filter(|_| is_one && is_same).ok_or(fault));
     }
 
-    /// Chunks in HTTP/1.0 are faulty framing, behind which nothing is trusted (RFC 9112 section
-    /// 6.1).
+    /// Reports whether the connection persists. Chunks in HTTP/1.0 are faulty framing, behind which
+    /// nothing is trusted (RFC 9112 section 6.1).
     fn keeps_alive(&self, is_http10: bool) -> bool {
         !self.close && (!is_http10 || self.keep_alive && self.codings == 0)
     }
 
-    /// Both framings at once, or chunks in HTTP/1.0, are used to smuggle requests (RFC 9112
-    /// section 11.2).
+    /// Returns the framing of a request. Both framings at once, or chunks in HTTP/1.0, are refused
+    /// because they are used to smuggle requests (RFC 9112 section 11.2).
     fn content_of_request(&self, is_http10: bool) -> Result<ContentEnd, HeadFault> {
         if self.has_lengths {
             return Err(HeadFault::Malformed("more than one Content-Length"));
@@ -360,12 +360,12 @@ impl<'a> Framing<'a> {
     }
 }
 
-/// The elements of a list (RFC 9110 section 5.6.1).
+/// Returns the elements of a list (RFC 9110 section 5.6.1).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// The host, an IPv6 address in its brackets, and the port of an authority; `None` = it is
+/// Returns the host, an IPv6 address in its brackets, and the port of an authority; `None` if it is
 /// malformed, or has a user, which no request may name (RFC 9110 section 4.2.4).
 pub fn host_and_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
     let text = str::from_utf8(authority).ok()?;
@@ -375,7 +375,7 @@ pub fn host_and_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
     };
     let (host, rest) = text.split_at(end);
     let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        // Other literals have no address that anybody knows.
+        // Other literals have no known address format.
         Some(literal) => literal.parse::<Ipv6Addr>().is_ok(),
         None => is_name(host.as_bytes()),
     };
@@ -388,7 +388,7 @@ pub fn host_and_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
     is_host.then_some((host, port))
 }
 
-/// A `reg-name` that is not empty, which an IPv4 address is too.
+/// Accepts a `reg-name` that is not empty, which includes IPv4 addresses.
 fn is_name(text: &[u8]) -> bool {
     let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte);
     let mut parts = text.split(|byte| *byte == b'%');
@@ -404,14 +404,14 @@ fn is_name(text: &[u8]) -> bool {
     !text.is_empty() && is_begin && parts.all(is_encoded)
 }
 
-/// The largest extension of a chunk's line, and the longest trailer section. Few are sent, and
-/// content that consists of them would never end.
+/// Longest extension of a chunk's line, and longest trailer section. Few are sent, and content that
+/// consists of them would never end.
 const EXTRA_BYTES_MAX: u16 = 16 * 1024;
 
-/// Sixteen hexadecimal digits fill 64 bits.
+/// Hexadecimal digits that fill 64 bits.
 const DIGITS_MAX: u8 = 16;
 
-/// The end of a message's content (RFC 9112 section 6.3).
+/// End of a message's content (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContentEnd {
     /// After this number of bytes; 0 if there is no content.
@@ -427,27 +427,27 @@ pub struct Content {
     bytes: u64,
 }
 
-/// Bytes that are no chunks.
+/// Error of bytes that are no chunks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ContentFault;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ContentPlace {
-    /// This number of bytes of content.
+    /// Remaining bytes of content.
     Length(u64),
     /// Content until the connection is closed.
     UntilClose,
-    /// Digits of a chunk's size: its value and their number so far.
+    /// Digits of a chunk's size: their value and number so far.
     Size(u64, u8),
-    /// An extension of the line of a chunk of this size, and its length so far.
+    /// Extension in the line of a chunk of this size, and its length so far.
     Extension(u64, u16),
-    /// The line feed behind the size of a chunk.
+    /// Line feed behind the size of a chunk.
     SizeEnd(u64),
-    /// This number of bytes of a chunk.
+    /// Remaining bytes of a chunk.
     Data(u64),
-    /// The carriage return behind a chunk.
+    /// Carriage return behind a chunk.
     DataReturn,
-    /// The line feed behind a chunk.
+    /// Line feed behind a chunk.
     DataEnd,
     /// Trailers: whether the line is empty so far, and the length of all lines so far.
     Trailer(bool, u16),
@@ -455,7 +455,7 @@ enum ContentPlace {
 }
 
 impl Content {
-    /// Content of which nothing was read.
+    /// Creates a reader at the beginning of content.
     pub fn new(end: ContentEnd) -> Self {
         let place = match end {
             ContentEnd::Length(0) => ContentPlace::Done,
@@ -466,23 +466,23 @@ impl Content {
         Self { place, bytes: 0 }
     }
 
-    /// The bytes of content so far, without what frames chunks.
+    /// Returns the bytes of content so far, without the framing of chunks.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether all of it was read.
+    /// Reports whether all content was read.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.place == ContentPlace::Done
     }
 
-    /// Whether the end of the connection completes it.
+    /// Reports whether the end of the connection completes the content.
     pub fn may_end_by_close(&self) -> bool {
         matches!(self.place, ContentPlace::Done | ContentPlace::UntilClose)
     }
 
-    /// The number of bytes that are still to come, if it is known.
+    /// Returns the number of bytes that are still to come, if it is known.
     pub fn bytes_left(&self) -> Option<u64> {
         match self.place {
             ContentPlace::Length(left) => Some(left),
@@ -494,7 +494,7 @@ impl Content {
     /// Reads on, and returns how many of these bytes belong to the content and its framing.
     ///
     /// # Errors
-    /// [`ContentFault`].
+    /// Fails with [`ContentFault`] if the bytes are no chunks.
     pub fn read(&mut self, bytes: &[u8]) -> Result<usize, ContentFault> {
         let mut used = 0;
         while used < bytes.len() && !self.is_done() {
@@ -537,7 +537,7 @@ impl ContentPlace {
         }
     }
 
-    /// The place behind one byte of framing.
+    /// Returns the place behind one byte of framing.
     fn after(self, byte: u8) -> Result<Self, ContentFault> {
         Ok(match (self, byte) {
             (Self::Size(size, 1..), b'\r') | (Self::Extension(size, _), b'\r') => {

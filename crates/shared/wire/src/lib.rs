@@ -1,4 +1,4 @@
-//! Hostile bytes to values and back, pure: no socket, file, clock or environment.
+//! Converts hostile bytes to values and back: no socket, file, clock or environment.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! OCSP responses (RFC 6960 section 4.2.1, DER): their parts, and by whom they are signed.
+//! OCSP responses (RFC 6960 section 4.2.1, DER): their parts, and the verification of their signer.
 
 use std::ops::RangeInclusive;
 
@@ -9,38 +9,38 @@ use x509_parser::prelude::FromDer;
 use crate::cursor::Cursor;
 use crate::date;
 
-/// Certificates that come with a response and are looked at: a responder needs its own.
+/// Most certificates of a response that are examined: a responder needs its own.
 const RESPONDERS_MAX: usize = 4;
 
-/// The algorithms of signatures that are taken.
+/// Accepted signature algorithms.
 pub type SignatureAlgorithms<'a> = &'a [&'static dyn SignatureVerificationAlgorithm];
 
-/// A response that says something of certificates: a BasicOCSPResponse.
+/// A response about certificates: a BasicOCSPResponse.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BasicOcspResponse<'r> {
     pub signed: SignedDer<'r>,
-    /// Certificates that came along, each with its header.
+    /// Certificates of the response, each with its header.
     pub certificates: Vec<&'r [u8]>,
     pub singles: Vec<SingleOcspResponse<'r>>,
 }
 
-/// Bytes with a signature, as responses and certificates are (X.509's SIGNED).
+/// Signed bytes, as in responses and certificates (X.509's SIGNED).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SignedDer<'r> {
-    /// The bytes that are signed, with their header.
+    /// Bytes that are signed, with their header.
     pub bytes: &'r [u8],
-    /// The content of the AlgorithmIdentifier of the signature.
+    /// Content of the signature's AlgorithmIdentifier.
     pub algorithm: &'r [u8],
     pub signature: &'r [u8],
 }
 
 impl<'r> SignedDer<'r> {
-    /// The parts of a certificate (RFC 5280 section 4.1); `None` = it is none.
+    /// Reads the parts of a certificate (RFC 5280 section 4.1); `None` if it is none.
     pub fn of_certificate(der: &'r [u8]) -> Option<Self> {
         Self::read(&mut only(der)?)
     }
 
-    /// Whether the signature verifies with this public key (without its algorithm).
+    /// Reports whether the signature verifies with this public key (without its algorithm).
     #[must_use]
     pub fn is_by(&self, key: &[u8], known: SignatureAlgorithms<'_>) -> bool {
         let mut fitting = known.iter().filter(|one| *one.signature_alg_id() == *self.algorithm);
@@ -60,20 +60,20 @@ impl<'r> SignedDer<'r> {
 /// A SingleResponse.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SingleOcspResponse<'r> {
-    /// The hash that the issuer's name and key have; `None` = another one.
+    /// Hash of the issuer's name and key; `None` = an unknown algorithm.
     pub hash: Option<OcspHash>,
     pub issuer_name_hash: &'r [u8],
     pub issuer_key_hash: &'r [u8],
-    /// The content of the INTEGER.
+    /// Content of the INTEGER.
     pub serial: &'r [u8],
     pub status: OcspCertificateStatus,
     /// thisUpdate, in seconds of Unix time.
     pub this_update_s: u64,
-    /// nextUpdate, if it has one.
+    /// nextUpdate, if present.
     pub next_update_s: Option<u64>,
 }
 
-/// The hashes that responders use: RFC 6960 section 4.3 asks for SHA-1.
+/// Hashes that responders use: RFC 6960 section 4.3 demands SHA-1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OcspHash {
     Sha1,
@@ -83,7 +83,7 @@ pub enum OcspHash {
 }
 
 impl OcspHash {
-    /// By the content of its object identifier.
+    /// Returns the hash with this object identifier (its content).
     fn of(identifier: &[u8]) -> Option<Self> {
         match identifier {
             [0x2b, 0x0e, 0x03, 0x02, 0x1a] => Some(Self::Sha1),
@@ -102,12 +102,12 @@ pub enum OcspCertificateStatus {
     Unknown,
 }
 
-/// A response cannot be used, whatever it speaks of.
+/// Reason why a response cannot be used at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OcspUnusable {
-    /// It is no DER-encoded OCSPResponse with a BasicOCSPResponse.
+    /// Bytes that are no DER-encoded OCSPResponse with a BasicOCSPResponse.
     Malformed,
-    /// The responder answered with an error: the OCSPResponseStatus.
+    /// Error status of the responder: the OCSPResponseStatus.
     NotSuccessful(u8),
 }
 
@@ -126,7 +126,7 @@ impl<'r> BasicOcspResponse<'r> {
     /// Reads an OCSPResponse.
     ///
     /// # Errors
-    /// It is malformed, or the responder's error.
+    /// Fails if it is malformed, or with the responder's error.
     pub fn read(der: &'r [u8]) -> Result<Self, OcspUnusable> {
         let malformed = OcspUnusable::Malformed;
         let mut response = only(der).ok_or(malformed)?;
@@ -136,10 +136,10 @@ impl<'r> BasicOcspResponse<'r> {
         }
     }
 
-    /// The seconds of Unix time in which its signer may speak for this issuer: always if that is
-    /// the issuer itself, within its certificate if it is a responder that the issuer has
-    /// authorized (RFC 6960 section 4.2.2.2). `None` = signed by neither, or by an algorithm that
-    /// is not known.
+    /// Returns the seconds of Unix time in which the signer may speak for this issuer: always if it
+    /// is the issuer itself, within its certificate if it is a responder that the issuer has
+    /// authorized (RFC 6960 section 4.2.2.2). `None` if signed by neither, or by an unknown
+    /// algorithm.
     #[must_use]
     pub fn authority(
         &self,
@@ -179,7 +179,7 @@ impl<'r> BasicOcspResponse<'r> {
         Some(Self { signed, certificates, singles })
     }
 
-    /// ResponseData: version \[0\] optional, responderID \[1\] or \[2\], producedAt, responses.
+    /// Reads ResponseData: version \[0\] optional, responderID \[1\], \[2\], producedAt, responses.
     fn singles(mut data: Cursor<'r>) -> Option<Vec<SingleOcspResponse<'r>>> {
         if data.rest().first() == Some(&CONTEXT_0) {
             data.element(CONTEXT_0)?;
@@ -197,7 +197,7 @@ impl<'r> BasicOcspResponse<'r> {
 }
 
 impl<'r> SingleOcspResponse<'r> {
-    /// certID, certStatus, thisUpdate, nextUpdate \[0\] optional.
+    /// Reads certID, certStatus, thisUpdate, nextUpdate \[0\] optional.
     fn read(bytes: &'r [u8]) -> Option<Self> {
         let mut single = Cursor::new(bytes);
         let mut certificate = Cursor::new(single.element(SEQUENCE)?);
@@ -206,7 +206,7 @@ impl<'r> SingleOcspResponse<'r> {
         let issuer_name_hash = certificate.element(OCTET_STRING)?;
         let issuer_key_hash = certificate.element(OCTET_STRING)?;
         let serial = certificate.element(INTEGER)?;
-        // The statuses are \[0\], \[1\] with the time of revocation, and \[2\].
+        // Statuses are \[0\], \[1\] with the time of revocation, and \[2\].
         let tag = *single.rest().first()?;
         single.element(tag)?;
         let status = match tag {
@@ -233,20 +233,20 @@ impl<'r> SingleOcspResponse<'r> {
     }
 }
 
-/// The public key without its algorithm.
+/// Returns the public key without its algorithm.
 #[must_use]
 pub fn key_of<'c>(certificate: &'c X509Certificate<'_>) -> &'c [u8] {
     &certificate.public_key().subject_public_key.data
 }
 
-/// The content of the only SEQUENCE that these bytes are.
+/// Returns the content of the single SEQUENCE that fills these bytes.
 fn only(bytes: &[u8]) -> Option<Cursor<'_>> {
     let mut outer = Cursor::new(bytes);
     let content = outer.element(SEQUENCE)?;
     outer.is_empty().then(|| Cursor::new(content))
 }
 
-/// A GeneralizedTime as RFC 5280 section 4.1.2.5.2 has it: `YYYYMMDDHHMMSSZ`.
+/// Parses a GeneralizedTime of RFC 5280 section 4.1.2.5.2: `YYYYMMDDHHMMSSZ`.
 fn seconds(time: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(time).ok().filter(|text| text.len() == 15)?;
     let part = |from, to| text.get(from..to);

@@ -1,12 +1,12 @@
 //! The URI of a private key in a token (RFC 7512).
 //!
-//! Owns the grammar, and which attributes choose a key; those that say something about the library
-//! or a slot's hardware are refused, because nothing here would compare them.
+//! Handles the grammar, and which attributes choose a key; attributes about the library or a slot's
+//! hardware are refused, because they would be ignored.
 
-/// The beginning of such a URI.
+/// Beginning of such a URI.
 pub const SCHEME: &str = "pkcs11:";
 
-/// A key, and where it is; whatever is not written may be anything.
+/// A key and its token; attributes that are not given match anything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Pkcs11Uri {
     pub token: Option<String>,
@@ -14,16 +14,16 @@ pub struct Pkcs11Uri {
     pub model: Option<String>,
     pub serial: Option<String>,
     pub slot_id: Option<u64>,
-    /// The key's label.
+    /// Label of the key.
     pub object: Option<String>,
     pub id: Option<Vec<u8>>,
-    /// The path of the library that speaks to tokens.
+    /// Path of the library that accesses tokens.
     pub module_path: Option<String>,
-    /// The file that holds the PIN.
+    /// File that holds the PIN.
     pub pin_source: Option<String>,
 }
 
-/// The mistake in a URI. No value is quoted: it may be a PIN.
+/// Mistake in a URI. No value is quoted, because it may be a PIN.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Pkcs11UriFault {
     #[error("does not begin with `pkcs11:`")]
@@ -54,7 +54,7 @@ pub enum Pkcs11UriFault {
     NoKey,
 }
 
-/// Attributes of the RFC that are about a library or a slot's hardware.
+/// Attributes of the RFC about a library or a slot's hardware.
 const UNUSED: [&str; 5] = [
     "library-description",
     "library-manufacturer",
@@ -64,8 +64,8 @@ const UNUSED: [&str; 5] = [
 ];
 
 impl Pkcs11Uri {
-    /// A name for the token that says no more than the URI does: two URIs that name it by the same
-    /// attributes have the same.
+    /// Returns a name for the token that reveals no more than the URI: two URIs that name it by the
+    /// same attributes have the same name.
     pub fn token_name(&self) -> String {
         let slot = self.slot_id.map(|id| id.to_string());
         let named = [
@@ -82,7 +82,7 @@ impl Pkcs11Uri {
     }
 
     pub fn parse(text: &str) -> Result<Self, Pkcs11UriFault> {
-        // Schemes know no case (RFC 3986 section 3.1).
+        // Schemes are case-insensitive (RFC 3986 section 3.1).
         let (scheme, rest) = text.split_at_checked(SCHEME.len()).ok_or(Pkcs11UriFault::Scheme)?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(Pkcs11UriFault::Scheme);
@@ -166,7 +166,7 @@ fn text(name: &str, value: Vec<u8>) -> Result<String, Pkcs11UriFault> {
     String::from_utf8(value).map_err(|_| Pkcs11UriFault::Text(name.to_owned()))
 }
 
-/// A value with its escapes resolved (RFC 7512 section 2.3).
+/// Returns a value with its escapes resolved (RFC 7512 section 2.3).
 fn unescaped(name: &str, value: &str) -> Result<Vec<u8>, Pkcs11UriFault> {
     let mut bytes = value.bytes();
     let mut plain = Vec::with_capacity(value.len());

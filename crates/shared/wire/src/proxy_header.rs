@@ -1,9 +1,8 @@
 //! The PROXY protocol, version 1 (a line of text) and 2 (binary; HAProxy's
-//! `doc/proxy-protocol.txt`): who the client of a proxied connection is, said before its first
-//! byte.
+//! `doc/proxy-protocol.txt`): names the client of a proxied connection before its first byte.
 //!
-//! Owns reading and writing of the header; whether a peer may send one at all is for others to say.
-//! "Source" is the client, "destination" the address it connected to.
+//! Handles reading and writing of the header; whether a peer may send one at all is the caller's
+//! decision. "Source" is the client, "destination" the address it connected to.
 
 mod header;
 
@@ -15,11 +14,11 @@ use crate::cursor::Cursor;
 use header::one_family;
 pub use header::{Addresses, Command, Header, ProxyFault, Ssl, Tlv, Tlvs, Version, kind};
 
-/// A header, and how many bytes of input it took.
+/// A header, and the bytes of input it took.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parsed<'a> {
     pub header: Header<'a>,
-    /// The length of the header; a pass-through sends these bytes on as they are.
+    /// Length of the header; a pass-through sends these bytes on as they are.
     pub wire_bytes: usize,
 }
 
@@ -29,7 +28,7 @@ pub struct Parsed<'a> {
 /// the fault of the whole.
 ///
 /// # Errors
-/// The [`ProxyFault`], as early as the bytes show it.
+/// Returns the [`ProxyFault`] as early as the bytes show it.
 pub fn read(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProxyFault> {
     let read = match bytes.first() {
         None => return Ok(None),
@@ -43,15 +42,15 @@ pub fn read(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProxyFault> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Likeness {
     No,
-    /// They may yet, with more of them.
+    /// More bytes are needed to decide.
     Perhaps,
-    /// They do: no TLS client, and no other protocol we front, begins so.
+    /// Certainly: no TLS client, and no other protocol we front, begins like that.
     Yes,
 }
 
-/// Tells a PROXY header by its signature, for connections that must not send one.
+/// Recognizes a PROXY header by its signature, for connections that must not send one.
 ///
-/// Undecided for at most 11 bytes, and by the first byte (`P`, carriage return) for none of TLS.
+/// Undecided for at most 11 bytes, and never for TLS, which begins neither with `P` nor with CR.
 pub fn likeness(bytes: &[u8]) -> Likeness {
     let of = |signature: &[u8]| {
         if bytes.starts_with(signature) {
@@ -68,14 +67,14 @@ pub fn likeness(bytes: &[u8]) -> Likeness {
     }
 }
 
-/// The longest line a sender may make, CRLF included.
+/// Longest line a sender may make, CRLF included.
 pub const LINE_BYTES_MAX: usize = 107;
 
 const SIGNATURE_V1: &[u8] = b"PROXY ";
 
 const PROTOCOLS: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
 
-/// The header and its bytes; `None` while the line has no end.
+/// Reads the header and its length; `None` while the line is incomplete.
 fn read_v1(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFault> {
     let (head, tail) = bytes.split_at_checked(SIGNATURE_V1.len()).unwrap_or((bytes, &[]));
     if !SIGNATURE_V1.starts_with(head) {
@@ -99,7 +98,7 @@ fn read_v1(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFault> {
     Ok(Some((header, line_bytes + 2)))
 }
 
-/// The place of the CRLF. Neither half of it counts alone.
+/// Returns the position of the CRLF. Neither half of it counts alone.
 fn line_end(bytes: &[u8]) -> Result<Option<usize>, ProxyFault> {
     let line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
     match line.iter().position(|b| matches!(b, b'\r' | b'\n')) {
@@ -146,7 +145,7 @@ fn ip<I: FromStr + Into<IpAddr>>(text: &str) -> Result<IpAddr, ProxyFault> {
     address.map(Into::into).map_err(|_| ProxyFault::Line("address"))
 }
 
-/// Digits only and no leading zero, which `parse` alone would let through.
+/// Parses digits without a leading zero, which `parse` alone would accept.
 fn port(text: &str) -> Result<u16, ProxyFault> {
     let strict =
         text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
@@ -171,7 +170,7 @@ pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
     written.expect("a Vec takes what is written to it");
 }
 
-/// The canonical text of an address; a mapped one in hexadecimal too, as the grammar demands.
+/// Canonical text of an address; a mapped one in hexadecimal too, as the grammar demands.
 struct Text(IpAddr);
 
 impl std::fmt::Display for Text {
@@ -186,10 +185,10 @@ impl std::fmt::Display for Text {
     }
 }
 
-/// The largest header read, in bytes.
+/// Largest header accepted, in bytes.
 ///
-/// The format allows 64 KiB and haproxy reads what fits its buffer, 16 KiB. What makes headers
-/// large is the client certificate: 1 to 3 KiB today, 10 KiB in PEM with an ML-DSA-87 key.
+/// The format allows 64 KiB and haproxy reads what fits its buffer, 16 KiB. The client certificate
+/// makes headers large: 1 to 3 KiB today, 10 KiB in PEM with an ML-DSA-87 key.
 pub const HEADER_BYTES_MAX: usize = 1 << 14;
 
 const SIGNATURE_V2: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
@@ -198,7 +197,7 @@ const HEAD_BYTES: usize = 16;
 const UNIX_NAME_BYTES: usize = 108;
 const VERSION_2: u8 = 0x20;
 
-/// The header and its bytes; `None` while it is cut short.
+/// Reads the header and its length; `None` while it is incomplete.
 fn read_v2(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ProxyFault> {
     let signature = bytes.get(..SIGNATURE_V2.len()).unwrap_or(bytes);
     if !SIGNATURE_V2.starts_with(signature) {
@@ -235,12 +234,12 @@ fn command(byte: u8) -> Result<Command, ProxyFault> {
     }
 }
 
-/// How the addresses lie on the wire.
+/// Layout of the addresses on the wire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Family {
-    /// Addresses that are to be ignored, of unknown length: LOCAL, or an unspecified family.
+    /// Ignored addresses of unknown length: LOCAL, or an unspecified family.
     Ignored,
-    /// Addresses that are understood but of no use to us: an unspecified transport, or datagrams.
+    /// Valid addresses that are of no use to us: an unspecified transport, or datagrams.
     Skipped {
         bytes: u16,
     },
@@ -281,10 +280,10 @@ impl Family {
         if whole <= HEADER_BYTES_MAX { Ok(()) } else { Err(ProxyFault::TooLarge(whole)) }
     }
 
-    /// The addresses and the fields behind them.
+    /// Reads the addresses and the fields behind them.
     ///
-    /// Addresses that are to be ignored end nobody knows where: the bytes count as fields if they
-    /// read as such (haproxy sends fields so), and else as nothing.
+    /// The end of ignored addresses is unknown: the bytes count as fields if they parse as such
+    /// (haproxy sends fields like that), and are dropped otherwise.
     fn body<'a>(
         self,
         mut body: Cursor<'a>,
@@ -328,7 +327,7 @@ fn without_padding(name: &[u8]) -> &[u8] {
     name.get(..used).unwrap_or(name)
 }
 
-/// Section 2.2.3: computed over the whole header with the field's own bytes taken as zero.
+/// Verifies the checksum (section 2.2.3), computed over the header with its own bytes as zero.
 fn check_checksum(whole: &[u8], tlvs: &Tlvs<'_>) -> Result<(), ProxyFault> {
     let Some((expected, bytes_after)) = tlvs.checksum()? else {
         return Ok(());
@@ -340,22 +339,22 @@ fn check_checksum(whole: &[u8], tlvs: &Tlvs<'_>) -> Result<(), ProxyFault> {
     if crc32c::crc32c_append(crc, after) == expected { Ok(()) } else { Err(ProxyFault::Checksum) }
 }
 
-/// A version 2 header to be written. What is `None` or empty is left out.
+/// A version 2 header to be written. Fields that are `None` or empty are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeaderV2<'a> {
-    /// On whose behalf the connection is. A LOCAL header is written without addresses.
+    /// Purpose of the connection. A LOCAL header is written without addresses.
     pub command: Command,
-    /// The ends of the client's connection.
+    /// Addresses of both ends of the client's connection.
     pub addresses: Addresses<'a>,
-    /// The application protocol chosen with the client.
+    /// Application protocol chosen with the client.
     pub alpn: Option<&'a [u8]>,
-    /// The host name that the client asked for.
+    /// Host name that the client asked for.
     pub authority: Option<&'a str>,
-    /// A name for the connection, at most 128 bytes; more are not sent.
+    /// Identifier of the connection, at most 128 bytes; more are not sent.
     pub unique_id: Option<&'a [u8]>,
     pub tls: Option<ClientTls<'a>>,
-    /// The client certificate for hitch's field 0xe0, in the form that its receiver wants
-    /// (hitch sends PEM).
+    /// Client certificate for hitch's field 0xe0, in the form that its receiver expects (hitch
+    /// sends PEM).
     pub client_certificate: Option<&'a [u8]>,
     /// Other fields: type and value.
     pub others: &'a [(u8, &'a [u8])],
@@ -363,33 +362,33 @@ pub struct HeaderV2<'a> {
     pub checksum: bool,
 }
 
-/// The client's TLS as the field `PP2_TYPE_SSL` has it (section 2.2.6).
+/// The client's TLS for the field `PP2_TYPE_SSL` (section 2.2.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientTls<'a> {
     pub version: &'a str,
-    /// The cipher suite by OpenSSL's name, as haproxy and hitch send it: `TLS_AES_128_GCM_SHA256`,
+    /// Cipher suite by OpenSSL's name, as haproxy and hitch send it: `TLS_AES_128_GCM_SHA256`,
     /// `ECDHE-RSA-AES128-GCM-SHA256`.
     pub cipher: Option<&'a str>,
     /// Whether the client sent a certificate in this connection's handshake.
     pub certificate_on_connection: bool,
-    /// Whether it did in this handshake or in the one it resumes.
+    /// Whether the client sent a certificate in this handshake or in the resumed one.
     pub certificate_in_session: bool,
-    /// Zero if there is a certificate that verified, else not zero; without a certificate 1, as
-    /// the specification wants (haproxy sends 0 then).
+    /// Zero if a certificate was verified, else not zero; 1 without a certificate, as the
+    /// specification demands (haproxy sends 0 then).
     pub verify: u32,
-    /// The common name of the client certificate's subject.
+    /// Common name of the client certificate's subject.
     pub common_name: Option<&'a str>,
-    /// The algorithm that signed our certificate: `RSA-SHA256`.
+    /// Algorithm that signed our certificate: `RSA-SHA256`.
     pub signature_algorithm: Option<&'a str>,
-    /// Our certificate's kind of key: `RSA2048`, `EC256`.
+    /// Kind of our certificate's key: `RSA2048`, `EC256`.
     pub key_algorithm: Option<&'a str>,
-    /// The key exchange group: `secp256r1`.
+    /// Key exchange group: `secp256r1`.
     pub group: Option<&'a str>,
-    /// The scheme of our handshake signature: `rsa_pss_rsae_sha256`.
+    /// Scheme of our handshake signature: `rsa_pss_rsae_sha256`.
     pub signature_scheme: Option<&'a str>,
 }
 
-/// The fields are longer than the 65535 bytes that the length field can count.
+/// Error of fields longer than the 65535 bytes that the length field can count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the PROXY header's fields have over 65535 bytes")]
 pub struct HeaderTooLong;
@@ -398,10 +397,10 @@ impl HeaderV2<'_> {
     /// Appends the header.
     ///
     /// Receivers have limits far below the format's: haproxy refuses a header with any field over
-    /// 1024 bytes, so a certificate is only for those who are known to read it.
+    /// 1024 bytes, so a certificate is only for receivers that are known to read it.
     ///
     /// # Errors
-    /// [`HeaderTooLong`], and nothing is appended.
+    /// Fails with [`HeaderTooLong`], and nothing is appended.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
         let start = out.len();
         let appended = self.append_fields(out);
@@ -433,7 +432,7 @@ impl HeaderV2<'_> {
         finish(start, self.checksum.then_some(checksum_at), out)
     }
 
-    /// Signature, command, family, a length to be filled in, addresses.
+    /// Appends signature, command, family, a length to be filled in, and addresses.
     fn append_head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&SIGNATURE_V2);
         let head = |command: u8, family: u8| [VERSION_2 | command, family, 0, 0];
@@ -507,7 +506,7 @@ fn append_field(kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), HeaderT
     Ok(())
 }
 
-/// Writes at that place how many bytes follow it, the two of the length itself not counted.
+/// Writes at that place how many bytes follow, the two of the length itself not counted.
 fn fill_length(at: usize, out: &mut [u8]) -> Result<(), HeaderTooLong> {
     let length = u16::try_from(out.len() - at - 2).map_err(|_| HeaderTooLong)?;
     put(at, length.to_be_bytes(), out);

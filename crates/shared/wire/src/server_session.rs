@@ -1,34 +1,34 @@
-//! A server's handshake as it passes by: the session of TLS 1.2 that its client may offer next.
+//! A server's handshake in passthrough: the session of TLS 1.2 that its client may offer next.
 //!
-//! Owns the reading of the handshake's messages from the ServerHello to the server's
+//! Handles the reading of the handshake's messages from the ServerHello to the server's
 //! ChangeCipherSpec, however they are cut: the session id (RFC 5246 section 7.4.1.3, RFC 8446
-//! section 4.1.3), and the ticket that comes last of them (RFC 5077 section 3.3). Before the
-//! ChangeCipherSpec the client has not finished its part, and there is no session yet. Decides
-//! nothing about servers: a stream that is something else just has no session.
+//! section 4.1.3), and the ticket, which is the last message (RFC 5077 section 3.3). Before the
+//! ChangeCipherSpec the client has not finished its part, and no session exists yet. A stream
+//! without TLS just has no session.
 
 use std::ops::RangeInclusive;
 
 use crate::cursor::Cursor;
 
-/// The longest session id (RFC 5246 section 7.4.1.2).
+/// Longest session id (RFC 5246 section 7.4.1.2).
 const ID_BYTES_MAX: usize = 32;
 
-/// A ServerHello without its header: from one without session id and extensions to the largest
-/// that is read. Those with the largest key shares in use (ML-KEM-1024 with a curve, in TLS 1.3)
-/// stay below 2 KiB.
+/// Length of a ServerHello without its header: from one without session id and extensions to the
+/// largest accepted. Hellos with the largest key shares in use (ML-KEM-1024 with a curve, in TLS
+/// 1.3) stay below 2 KiB.
 const HELLO_BYTES: RangeInclusive<usize> = 38..=4 << 10;
 
-/// Before a ticket: for how long it is good, and its length.
+/// Bytes before a ticket: its lifetime and its length.
 const TICKET_HEAD_BYTES: usize = 6;
 
-/// The longest ticket with these: its length has 16 bits.
+/// Longest message with a ticket, whose length has 16 bits.
 const TICKET_MESSAGE_BYTES_MAX: usize = TICKET_HEAD_BYTES + u16::MAX as usize;
 
-/// How much of a ticket's end is part of its name.
+/// Bytes of a ticket's end that are part of its name.
 const TICKET_TAIL_BYTES: usize = ID_BYTES_MAX - size_of::<u64>();
 
 const RECORD_HEADER_BYTES: usize = 5;
-/// RFC 5246 section 6.2.3: what encryption may add is included.
+/// Longest record (RFC 5246 section 6.2.3), with what encryption may add.
 const RECORD_BYTES_MAX: usize = (1 << 14) + 2048;
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const HANDSHAKE: u8 = 22;
@@ -37,7 +37,7 @@ const NEW_SESSION_TICKET: u8 = 4;
 const TLS_1_2: u16 = 0x0303;
 const SUPPORTED_VERSIONS: u16 = 43;
 
-/// A session id of 1 to 32 bytes, or what stands for a ticket.
+/// Session id of 1 to 32 bytes, or a name that stands for a ticket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SessionId {
     bytes: [u8; ID_BYTES_MAX],
@@ -45,7 +45,7 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// `None` if there are no bytes, or too many.
+    /// Creates an id; `None` if there are no bytes, or too many.
     pub fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; ID_BYTES_MAX];
         bytes.get_mut(..id.len())?.copy_from_slice(id);
@@ -53,7 +53,7 @@ impl SessionId {
         Some(Self { bytes, length })
     }
 
-    /// The name that stands for a ticket; `None` if the ticket is empty (RFC 5077 section 3.3).
+    /// Returns the name that stands for a ticket; `None` for an empty one (RFC 5077 section 3.3).
     pub fn of_ticket(ticket: &[u8]) -> Option<Self> {
         let mut name = TicketName::default();
         name.take(ticket);
@@ -65,11 +65,11 @@ impl SessionId {
     }
 }
 
-/// Makes a short name of a ticket as its bytes come: the same on all hosts and in all versions.
+/// Builder of a ticket's short name as its bytes come: equal on all hosts and in all versions.
 ///
-/// Because tickets end with what authenticates them (RFC 5077 section 4), their ends differ; a sum
-/// of all bytes (FNV-1a) tells those apart that end alike. A server that makes tickets of one name
-/// leads their clients to itself, and that is all.
+/// Tickets end with their authentication code (RFC 5077 section 4), so that their ends differ; a
+/// sum of all bytes (FNV-1a) distinguishes tickets with equal ends. A server that makes tickets of
+/// equal names only leads their clients to itself.
 #[derive(Clone, Debug)]
 struct TicketName {
     sum: u64,
@@ -100,34 +100,34 @@ impl TicketName {
     }
 }
 
-/// The session that a handshake leaves its client with; one of the two at least.
+/// Session that a handshake leaves to its client; at least one of the two is present.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PassedSession {
-    /// The id in the ServerHello: a new one, or the client's own if the session was resumed, be it
-    /// by a ticket (RFC 5077 section 3.4).
+    /// Id in the ServerHello: a new one, or the client's own if the session was resumed, also by a
+    /// ticket (RFC 5077 section 3.4).
     pub id: Option<SessionId>,
-    /// The ticket that the server has issued.
+    /// Name of the ticket that the server has issued.
     pub ticket: Option<SessionId>,
 }
 
-/// The result so far.
+/// Result so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     Incomplete,
-    /// The handshake made, or resumed, this session.
+    /// Session that the handshake made, or resumed.
     Session(PassedSession),
-    /// There is no session of TLS 1.2 to come back to: TLS 1.3, an alert, something else than TLS.
+    /// No session of TLS 1.2 to resume: TLS 1.3, an alert, or no TLS at all.
     Nothing,
 }
 
-/// Reads a server's first bytes as they pass; it keeps no more of them than the ServerHello.
+/// Reads a server's first bytes in passthrough; it keeps no more of them than the ServerHello.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     header: [u8; RECORD_HEADER_BYTES],
     header_bytes: usize,
     /// Bytes of the present record that are still to come.
     record_bytes_left: usize,
-    /// The present message's kind and length, and how much of it has come.
+    /// Kind and length of the present message, and its received bytes.
     message: [u8; 4],
     message_bytes: usize,
     hello: Vec<u8>,
@@ -165,7 +165,7 @@ impl Watch {
         Outcome::Incomplete
     }
 
-    /// The outcome that a record's header decides, if it does.
+    /// Returns the outcome if the record's header decides it.
     fn begin_record(&mut self) -> Option<Outcome> {
         let [kind, major, _, high, low] = self.header;
         let length = usize::from(u16::from_be_bytes([high, low]));
@@ -181,7 +181,7 @@ impl Watch {
         }
     }
 
-    /// Goes through the messages; `None` = there can be no session.
+    /// Processes the messages; `None` if no session is possible.
     fn take_fragment(&mut self, mut fragment: &[u8]) -> Option<()> {
         while let Some((first, rest)) = fragment.split_first() {
             let [kind, high, middle, low] = self.message;
@@ -214,7 +214,7 @@ impl Watch {
         Some(())
     }
 
-    /// A message's kind and length are known: the first is a ServerHello, and there is no other.
+    /// Checks a message's kind and length: the first is a ServerHello, and there is no other.
     fn begin_message(&mut self) -> Option<()> {
         let [kind, high, middle, low] = self.message;
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
@@ -247,7 +247,7 @@ impl Watch {
     }
 }
 
-/// The session id of a ServerHello, if it has one; `None` unless it chooses TLS 1.2 or older.
+/// Returns the session id of a ServerHello, if any; `None` unless it is for TLS 1.2 or older.
 fn id_of(body: &[u8]) -> Option<Option<SessionId>> {
     let mut cursor = Cursor::new(body);
     let version = cursor.u16()?;
@@ -304,12 +304,12 @@ mod tests {
         [&head, &inner[..], ticket].concat()
     }
 
-    /// The messages in records of this number of bytes.
+    /// Puts the messages into records of this number of bytes.
     fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
         messages.chunks(bytes).flat_map(|one| record(22, one)).collect()
     }
 
-    /// With a Certificate behind the hello, in the same record and one of its own.
+    /// Adds a Certificate behind the hello, in the same record and one of its own.
     fn flight(hello: &[u8]) -> Vec<u8> {
         let certificate = [[11, 0, 8, 0].as_slice(), &[20; 2048]].concat();
         let first = [hello, &certificate[..40]].concat();
@@ -365,12 +365,12 @@ mod tests {
         for (place, name) in names.iter().enumerate() {
             assert!(!names[..place].contains(name), "{place}");
         }
-        // They end alike.
+        // Both tickets end alike.
         let [one, other] = [1, 2].map(|first| [&[first][..], &[5; 100]].concat());
         assert_ne!(SessionId::of_ticket(&one), SessionId::of_ticket(&other));
     }
 
-    /// A hostile server's: none of it is kept, and a ticket that is longer than any ends the watch.
+    /// A hostile server's certificates: none is kept, and a ticket that is too long ends the watch.
     #[test]
     fn sixty_four_mebibytes_of_certificates_take_no_memory() {
         let mut watch = Watch::default();
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(with(&[9; 32], &[issued(&[])]), found(None));
         let two = [issued(&[1; 40]), issued(&[2; 40])];
         assert_eq!(with(&[9; 32], &two), found(SessionId::of_ticket(&[2; 40])));
-        // Cut short, and longer than its ticket says: what a client would refuse is nothing here.
+        // Tickets that are cut short, or longer than their length: a client would refuse them.
         assert_eq!(with(&[], &[vec![NEW_SESSION_TICKET, 0, 0, 3, 0, 0, 0]]), Outcome::Nothing);
         let hello = message(TLS_1_2, &[9; 32], &[]);
         assert_eq!(with(&[9; 32], &[hello]), Outcome::Nothing, "a second hello");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the stream is cut, and its hello spread over records, it says the same.
+        /// The result does not depend on how the stream is cut, or its hello spread over records.
         #[test]
         fn cuts_change_nothing(
             id in prop::collection::vec(any::<u8>(), 0..=33), version in 0x0300u16..0x0305,
@@ -451,7 +451,7 @@ mod tests {
             }
         }
 
-        /// Any bytes, however cut: no panic, and the same answer.
+        /// Random bytes, however cut: no panic, and the same answer.
         #[test]
         fn noise_is_harmless(
             bytes in prop::collection::vec(any::<u8>(), 0..200), size in 1usize..20,

@@ -2,11 +2,11 @@
 //!
 //! A [`Dialog`] stands between a client and a server until nothing is left to rewrite. As the front
 //! of a server it answers the client's request for TLS, adds TLS to the capabilities that the
-//! server lists, and takes it out under TLS. As the client of a server it asks for TLS before its
-//! first byte is sent. It owns no socket, clock or TLS: bytes in, bytes and the next step out.
+//! server lists, and removes it under TLS. As the client of a server it asks for TLS before its
+//! first byte is sent. It has no socket, clock or TLS: bytes in, bytes and the next step out.
 //!
-//! No byte that came before TLS is ever taken as if it had come under it: a client that sends more
-//! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
+//! No byte that came before TLS is ever treated as if it had come under it: a client that sends
+//! more behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
 mod capabilities;
 mod held;
@@ -49,12 +49,12 @@ pub enum Dialect {
     Postgres,
     /// RFC 4511.
     Ldap,
-    /// RFC 6120, of clients; [`Policy::Required`] alone makes sense.
+    /// RFC 6120, for clients; only [`Policy::Required`] makes sense.
     Xmpp,
 }
 
 impl Dialect {
-    /// All of them, with their names, which are those of `openssl s_client -starttls`.
+    /// All dialects with their names, which are those of `openssl s_client -starttls`.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("smtp", Self::Smtp),
         ("lmtp", Self::Lmtp),
@@ -74,14 +74,14 @@ impl Dialect {
         all.find(|(_, one)| *one == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether the server greets the client, so that it has to be connected before the client's
-    /// TLS.
+    /// Reports whether the server greets the client, so that it must be connected before the
+    /// client's TLS.
     pub fn is_greeted(self) -> bool {
         !matches!(self, Self::Postgres | Self::Ldap | Self::Xmpp)
     }
 
-    /// Whether the greeting may come after a pause that is meant (against spam), or that it takes
-    /// to look the client's name up. A silent database is down.
+    /// Reports whether the greeting may come after a pause, which is deliberate (against spam), or
+    /// caused by a look-up of the client's name. A silent database is down.
     pub fn greets_late(self) -> bool {
         self.is_greeted() && self != Self::Mysql
     }
@@ -90,12 +90,12 @@ impl Dialect {
 pub struct Dialog {
     steps: Box<dyn Steps + Send>,
     is_greeted: bool,
-    /// The first bytes that the client sent, as many as tell that they begin TLS.
+    /// First bytes of the client, as many as show that they begin TLS.
     beginning: Vec<u8>,
 }
 
 impl Dialog {
-    /// Before the first byte.
+    /// Creates the state before the first byte.
     pub fn new(dialect: Dialect, sides: Sides, names: HostNames<'_>) -> Self {
         let words = match dialect {
             Dialect::Smtp => &words::SMTP,
@@ -113,7 +113,7 @@ impl Dialog {
         Self::of(dialect, Lines::new(words, sides, names))
     }
 
-    /// A dialog of a client that has nothing to say but its request for TLS: it begins with
+    /// Creates a dialog without a client, which only asks for TLS: it begins with
     /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
     pub fn asking(dialect: Dialect, names: HostNames<'_>) -> Self {
         let sides = Sides { front: None, back: true };
@@ -127,12 +127,12 @@ impl Dialog {
         Self { steps: Box::new(steps), is_greeted: dialect.is_greeted(), beginning: Vec::new() }
     }
 
-    /// Whether the server greets the client ([`Dialect::is_greeted`]).
+    /// Reports whether the server greets the client ([`Dialect::is_greeted`]).
     pub fn is_greeted(&self) -> bool {
         self.is_greeted
     }
 
-    /// Takes what the client sent: in plaintext, or out of its TLS once that is up.
+    /// Takes bytes of the client: in plaintext, or out of its TLS once that is up.
     pub fn client_sent(&mut self, bytes: &[u8]) -> Output {
         let missing = BEGINNING_BYTES - self.beginning.len();
         let first = bytes.get(..missing).unwrap_or(bytes);
@@ -140,80 +140,80 @@ impl Dialog {
         self.step(|steps, out| steps.client_sent(bytes, out))
     }
 
-    /// Takes what the server sent: in plaintext, or out of its TLS once that is up.
+    /// Takes bytes of the server: in plaintext, or out of its TLS once that is up.
     pub fn server_sent(&mut self, bytes: &[u8]) -> Output {
         self.step(|steps, out| steps.server_sent(bytes, out))
     }
 
-    /// The application protocol that the client's TLS has agreed on; [`Self::client_tls_up`] then.
+    /// Notes the application protocol of the client's TLS, before [`Self::client_tls_up`].
     pub fn client_agreed(&mut self, protocol: Option<&[u8]>) {
         self.steps.client_agreed(protocol);
     }
 
-    /// The TLS that [`Next::StartClientTls`] or [`Next::ClientTlsBegun`] asked for is up.
+    /// Continues once the TLS of [`Next::StartClientTls`] or [`Next::ClientTlsBegun`] is up.
     pub fn client_tls_up(&mut self) -> Output {
         self.step(|steps, out| steps.client_tls_up(out))
     }
 
-    /// The TLS that [`Next::StartServerTls`] asked for is up.
+    /// Continues when the TLS that [`Next::StartServerTls`] asked for is up.
     pub fn server_tls_up(&mut self) -> Output {
         self.step(|steps, out| steps.server_tls_up(out))
     }
 
-    /// Servers get TLS, whether or not [`Sides::back`] asks for it; to be told before any byte.
+    /// Notes that servers get TLS, whatever [`Sides::back`] says; to be called before any byte.
     pub fn server_is_secured(&mut self) {
         self.steps.server_is_secured();
     }
 
-    /// The client was shown another certificate than the server has shown: what a client binds to
-    /// the one is not bound to the other. To be told before [`Self::server_tls_up`].
+    /// Notes that the client was shown another certificate than the server's: a client's channel
+    /// binding to one does not fit the other. To be called before [`Self::server_tls_up`].
     pub fn server_has_other_certificate(&mut self) {
         self.steps.server_has_other_certificate();
     }
 
-    /// A server is connected, without TLS yet where [`Sides::back`] asks for it. What another one
-    /// said before it was given up does not count.
+    /// Begins with a connected server, which has no TLS yet where [`Sides::back`] asks for it.
+    /// Words of an earlier server that was given up do not count.
     pub fn server_connected(&mut self) -> Output {
         self.step(|steps, out| steps.server_connected(out))
     }
 
-    /// The server says no more. The bytes that the client still gets, which waited here for more.
+    /// Ends the server's side. Returns the bytes for the client that were held for more.
     pub fn server_ended(&mut self) -> Vec<u8> {
         self.steps.server_ended()
     }
 
-    /// Takes the result of [`Next::Password`]; `None` = it failed.
+    /// Takes the result of [`Next::Password`]; `None` if it failed.
     pub fn password_done(&mut self, result: Option<Vec<u8>>) -> Output {
         self.step(|steps, out| steps.password_done(result, out))
     }
 
-    /// Whether the server that is dialled is on a Unix socket, on which passwords may be sent as
-    /// they are.
+    /// Notes whether the dialled server is on a Unix socket, on which passwords may be sent
+    /// unencrypted.
     pub fn server_is_local(&mut self, is_local: bool) {
         self.steps.server_is_local(is_local);
     }
 
-    /// The bytes for the client, before the connection ends, if no server can be connected.
+    /// Returns the last bytes for the client if no server can be connected.
     pub fn unavailable(&self) -> Vec<u8> {
         self.steps.unavailable()
     }
 
-    /// Whether the client was told that it has to use TLS first.
+    /// Reports whether the client was refused because it has to use TLS first.
     pub fn has_refused(&self) -> bool {
         self.steps.has_refused()
     }
 
-    /// Whether the server is to speak next.
+    /// Reports whether the server has to send next.
     pub fn expects_server(&self) -> bool {
         self.steps.expects_server()
     }
 
-    /// Whether something whole of the client's waits here for an answer of the server.
+    /// Reports whether a complete message of the client waits for an answer of the server.
     pub fn is_holding(&self) -> bool {
         self.steps.is_holding()
     }
 
-    /// Whether the client has TLS and a server that waits for its login, and for nothing else.
+    /// Reports whether the client has TLS and only its login is awaited.
     pub fn is_login_due(&self) -> bool {
         self.steps.is_login_due()
     }

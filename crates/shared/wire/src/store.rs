@@ -1,12 +1,12 @@
-//! Requests to a store (Valkey, Redis) that hosts share and its replies, as RESP 2 has them; and
-//! the value in which a session lies there.
+//! Requests to a store (Valkey, Redis) that hosts share and its replies, in RESP 2; and the value
+//! in which a session lies there.
 //!
-//! Owns what a reply may be: one value or error, or a flat list of a few values, which is all that
-//! is ever asked for. Deeper and longer ones are refused by what they announce, before they come.
-//! Of a value it owns the form; the keys, and what is done with it, are the caller's. Numbers are
+//! Handles the allowed replies: one value or error, or a flat list of a few values, because nothing
+//! else is ever asked for. Deeper and longer ones are refused by what they announce, before they
+//! come. Handles the form of a value; the keys, and its use, are the caller's task. Numbers are
 //! big-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | version, [`VERSION`] |
 //! | 4 | which secret's key encrypted the session |
@@ -16,13 +16,13 @@
 
 use crate::cursor::Cursor;
 
-/// The longest line: an error, a number, a length. What servers say is a sentence.
+/// Longest line: an error, a number, a length. Servers' errors are a sentence.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Elements of a list: the longest that is asked for has two.
+/// Most elements of a list: the longest that is asked for has two.
 const ELEMENTS_MAX: usize = 4;
 
-/// The longest reply, which is what may lie in memory of an unfinished one.
+/// Longest reply, which limits the memory of an unfinished one.
 pub const REPLY_BYTES_MAX: usize = ELEMENTS_MAX * LINE_BYTES_MAX + VALUE_BYTES_MAX;
 
 /// Slots of a cluster, among which names are divided.
@@ -32,26 +32,26 @@ const SLOTS: u16 = 16384;
 pub enum Reply {
     /// A value, or a word such as `OK`.
     Text(Vec<u8>),
-    /// An error: its code and its sentence.
+    /// Error: its code and its sentence.
     Error(String),
     Number(i64),
-    /// There is no such value.
+    /// No such value exists.
     Nothing,
     List(Vec<Self>),
 }
 
-/// Bytes are no reply to anything that is asked.
+/// Reason why bytes are no reply to any request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReplyFault {
-    /// It does not begin as one, or its numbers are none.
+    /// Bytes that do not begin a reply, or invalid numbers.
     #[error("answers with something that is no reply of Redis or Valkey")]
     Malformed,
-    /// A line, a value or a list is longer than any that is asked for.
+    /// Line, value or list that is longer than any that is asked for.
     #[error("announces a reply that is longer than any session")]
     TooLong,
 }
 
-/// A request: the verb and its arguments.
+/// Makes a request of a verb and its arguments.
 pub fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -63,10 +63,10 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Reply {
-    /// Reads the reply at the front, and how many bytes it takes; `None` = more is to come.
+    /// Reads the reply at the front. Returns it and its length; `None` if it is incomplete.
     ///
     /// # Errors
-    /// The bytes are no reply, whatever follows.
+    /// Fails if the bytes are no reply, whatever follows.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ReplyFault> {
         let Some((b'*', count, mut at)) = line(bytes)? else {
             return Self::scalar(bytes);
@@ -81,7 +81,7 @@ impl Reply {
         let mut elements = Vec::with_capacity(count);
         for _ in 0..count {
             let Some((element, taken)) = Self::scalar(&bytes[at..])? else {
-                // Each of them may be as long as a value; together they may not.
+                // Each element may be as long as a value, but not all together.
                 return match bytes.len() {
                     REPLY_BYTES_MAX.. => Err(ReplyFault::TooLong),
                     _ => Ok(None),
@@ -107,7 +107,7 @@ impl Reply {
         Ok(Some((reply, at)))
     }
 
-    /// A value of an announced length, which begins after `before` bytes.
+    /// Reads a value of an announced length, which begins after `before` bytes.
     fn bulk(rest: &[u8], before: usize, length: i64) -> Result<Option<(Self, usize)>, ReplyFault> {
         if length == -1 {
             return Ok(Some((Self::Nothing, before)));
@@ -127,7 +127,7 @@ impl Reply {
     }
 }
 
-/// A line: its kind, what follows that, and where the next one begins.
+/// A line: its kind, its text, and where the next line begins.
 type Line<'b> = (u8, &'b [u8], usize);
 
 fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, ReplyFault> {
@@ -150,20 +150,20 @@ fn number(text: &[u8]) -> Result<i64, ReplyFault> {
     text.parse().map_err(|_| ReplyFault::Malformed)
 }
 
-/// The node of a cluster that has a name, by another node's word.
+/// The node of a cluster that has a name, as another node reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Redirect {
-    /// For this request alone: the slot is on its way there.
+    /// Whether it holds only for this request, because the slot is being moved there.
     pub is_ask: bool,
-    /// The slot of the name.
+    /// Slot of the name.
     pub slot: u16,
-    /// Empty = the host of the node that says so.
+    /// Host of the node; empty = the host of the reporting node.
     pub host: String,
     pub port: u16,
 }
 
 impl Redirect {
-    /// Reads an error such as `MOVED 3999 10.0.0.6:6379`; `None` = it is another one.
+    /// Reads an error such as `MOVED 3999 10.0.0.6:6379`; `None` if it is another error.
     pub fn read(error: &str) -> Option<Self> {
         let mut words = error.split(' ');
         let is_ask = match words.next()? {
@@ -177,7 +177,7 @@ impl Redirect {
     }
 }
 
-/// The slot of a name: of what stands between its first braces, if there is anything.
+/// Returns the slot of a name: of the text between its first braces, if there is any.
 pub fn slot(name: &[u8]) -> u16 {
     let tagged = || {
         let (_, rest) = name.split_at(name.iter().position(|byte| *byte == b'{')? + 1);
@@ -193,7 +193,7 @@ pub fn slot(name: &[u8]) -> u16 {
     crc % SLOTS
 }
 
-/// The version that is written and read.
+/// Version that is written and accepted.
 pub const VERSION: u8 = 1;
 
 pub const HEADER_BYTES: usize = 25;
@@ -201,31 +201,31 @@ pub const HEADER_BYTES: usize = 25;
 /// Length of the tag of AES-256-GCM.
 pub const TAG_BYTES: usize = 16;
 
-/// The longest value: a session with a long chain of client certificates has some 16 KiB.
+/// Longest value: a session with a long chain of client certificates has some 16 KiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 16;
 
-/// The head of a value, before the session, in clear and authenticated.
+/// Head of a value, before the session, in clear and authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     pub key_id: [u8; 4],
-    /// When the session ends, in milliseconds since 1970.
+    /// End of the session, in milliseconds since 1970.
     pub ends_ms: u64,
     pub nonce: [u8; 12],
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ValueFault {
-    /// It is of a version that is not spoken here.
+    /// Unsupported version.
     Version(u8),
-    /// It is too short or too long.
+    /// Wrong length.
     Malformed,
 }
 
 impl Header {
-    /// Reads the header; what follows it is the encrypted session.
+    /// Reads the header; the encrypted session follows it.
     ///
     /// # Errors
-    /// It is no value of a session.
+    /// Fails if the bytes are no value of a session.
     pub fn read(value: &[u8]) -> Result<Self, ValueFault> {
         if value.len() < HEADER_BYTES + TAG_BYTES || value.len() > VALUE_BYTES_MAX {
             return Err(ValueFault::Malformed);
@@ -247,7 +247,7 @@ impl Header {
         })
     }
 
-    /// The header's bytes.
+    /// Serializes the header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION;
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn names_have_the_slots_that_servers_give_them() {
-        // CLUSTER KEYSLOT of Redis 7.
+        // Expected values are from CLUSTER KEYSLOT of Redis 7.
         for (name, expected) in [
             ("", 0),
             ("123456789", 12739),

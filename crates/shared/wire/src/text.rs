@@ -1,13 +1,13 @@
-//! Text that somebody else wrote, made safe to show to a person.
+//! Makes foreign text safe to show to a person.
 //!
-//! Owns the one list of characters that change how a terminal shows what follows, and the form
-//! that they are shown in instead. What a text says is not judged.
+//! Handles the one list of characters that change how a terminal shows the following text, and the
+//! form in which they are shown instead. The content of a text is not judged.
 
 use std::fmt::{self, Write};
 
-/// Whether a terminal, or a viewer of text, obeys the character rather than showing it: control
-/// characters (C0, DEL, C1), the two separators that some take for line ends, and those that
-/// change the order of the text around them or are not seen (Unicode UAX 9, section 2.7; tags).
+/// Reports whether a terminal, or a viewer of text, obeys the character rather than showing it:
+/// control characters (C0, DEL, C1), the two separators that some take for line ends, and those
+/// that reorder the text around them or are unseen (Unicode UAX 9, section 2.7; tags).
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}')
@@ -15,20 +15,20 @@ pub fn is_control(c: char) -> bool {
         || matches!(c, '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Text with its control characters escaped as in JSON (`\u001b`; RFC 8259, section 7): so a JSON
-/// document that is shown stays the same document.
+/// Text with its control characters escaped as in JSON (`\u001b`; RFC 8259, section 7), so that a
+/// JSON document remains the same document when shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a> {
     text: &'a str,
     kept: &'static [char],
 }
 
-/// Text that stays on its line.
+/// Escapes text that must stay on one line.
 pub fn line(text: &str) -> Printable<'_> {
     Printable { text, kept: &[] }
 }
 
-/// Text of several lines: line feeds and tabs stay as they are.
+/// Escapes text of several lines: line feeds and tabs stay as they are.
 pub fn lines(text: &str) -> Printable<'_> {
     Printable { text, kept: &['\n', '\t'] }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Writes a character as JSON does one that must not stand in a string.
+/// Writes a character escaped as in JSON.
 fn escape(out: &mut impl Write, c: char) -> fmt::Result {
     for unit in c.encode_utf16(&mut [0; 2]) {
         write!(out, "\\u{unit:04x}")?;

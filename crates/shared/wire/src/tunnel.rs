@@ -1,8 +1,8 @@
-//! The client's words to a proxy that is to connect it with another host: `CONNECT` of HTTP/1.1
-//! (RFC 9110 section 9.3.6) and SOCKS5 (RFC 1928, with the login of RFC 1929).
+//! The dialog with a proxy that connects the client with another host: `CONNECT` of HTTP/1.1 (RFC
+//! 9110 section 9.3.6) and SOCKS5 (RFC 1928, with the login of RFC 1929).
 //!
-//! Owns the order of the words, and how many bytes may be read at each point so that none of those
-//! behind the proxy's last word is taken: they are the other host's.
+//! Handles the order of the messages, and how many bytes may be read at each point so that no byte
+//! behind the proxy's last message is taken: those come from the other host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use base64ct::{Base64, Encoding};
 
 use crate::http::{HeadFault, ResponseHead};
 
-/// The head of an answer to `CONNECT`: proxies say little more than the status.
+/// Longest head of an answer to `CONNECT`: proxies send little more than the status.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// The longest name, user and password of SOCKS5, whose lengths are one byte each.
+/// Longest name, user and password of SOCKS5, whose lengths are one byte each.
 pub const SOCKS_TEXT_BYTES_MAX: usize = 255;
 
 const SOCKS_VERSION: u8 = 5;
@@ -25,35 +25,35 @@ const NO_METHOD: u8 = 0xff;
 const ADDRESS_IPV4: u8 = 1;
 const ADDRESS_NAME: u8 = 3;
 const ADDRESS_IPV6: u8 = 4;
-/// The bytes of a SOCKS5 reply up to the first of its address.
+/// Bytes of a SOCKS5 reply up to the first of its address.
 const REPLY_BYTES: usize = 5;
 
-/// The protocol that the proxy speaks.
+/// Protocol of the proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TunnelProtocol {
     HttpConnect,
     Socks5,
 }
 
-/// The host behind the proxy, and how the proxy is asked for it.
+/// The host behind the proxy, and the protocol of the request for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tunnel {
     pub protocol: TunnelProtocol,
-    /// A name, which the proxy looks up, or an IP address without brackets.
+    /// Name, which the proxy resolves, or IP address without brackets.
     pub host: String,
     pub port: u16,
     pub login: Option<TunnelLogin>,
 }
 
 impl Tunnel {
-    /// The host and its port, as HTTP names both (RFC 3986 section 3.2).
+    /// Returns the host and its port in the form of HTTP (RFC 3986 section 3.2).
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
-/// With SOCKS5 each has from 1 to [`SOCKS_TEXT_BYTES_MAX`] bytes; with HTTP the user has no colon.
+/// Login: of 1 to [`SOCKS_TEXT_BYTES_MAX`] bytes each for SOCKS5; without a colon in HTTP's user.
 #[derive(Clone, Eq, PartialEq)]
 pub struct TunnelLogin {
     pub user: String,
@@ -66,7 +66,7 @@ impl fmt::Debug for TunnelLogin {
     }
 }
 
-/// The dialog with one proxy, which begins with [`TunnelDialog::begin`].
+/// A dialog with one proxy, which begins with [`TunnelDialog::begin`].
 #[derive(Debug)]
 pub struct TunnelDialog {
     expected: Answer,
@@ -78,7 +78,7 @@ enum Answer {
     Http,
     Method,
     Login,
-    /// The bytes that it has, as far as they are known.
+    /// Length of the reply, as far as it is known.
     Reply(usize),
 }
 
@@ -87,11 +87,11 @@ pub enum TunnelStep {
     /// More of the proxy's answer is needed.
     More,
     Send(Vec<u8>),
-    /// The next byte is the other host's.
+    /// The next byte comes from the other host.
     Up,
 }
 
-/// The proxy's fault, or its word that there will be no tunnel.
+/// Fault of the proxy, or its refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TunnelFault {
     #[error("the proxy did not answer with HTTP/1: it is none, or TLS is missing before it")]
@@ -114,7 +114,7 @@ pub enum TunnelFault {
     Refused(u8),
 }
 
-/// RFC 1928 section 6.
+/// Returns the meaning of a reply code (RFC 1928 section 6).
 fn reply_text(code: u8) -> &'static str {
     match code {
         1 => "general failure",
@@ -130,7 +130,7 @@ fn reply_text(code: u8) -> &'static str {
 }
 
 impl TunnelDialog {
-    /// The dialog, and the first bytes for the proxy.
+    /// Creates the dialog, and returns the first bytes for the proxy.
     pub fn begin(tunnel: &Tunnel) -> (Self, Vec<u8>) {
         let (expected, first) = match tunnel.protocol {
             TunnelProtocol::HttpConnect => (Answer::Http, connect_request(tunnel)),
@@ -142,8 +142,8 @@ impl TunnelDialog {
         (Self { expected, received: Vec::new() }, first)
     }
 
-    /// How many bytes may be read now; at least 1. An answer to `CONNECT` is read in as many pieces
-    /// as its end may lie in, since nothing says before how long it is.
+    /// Returns how many bytes may be read now; at least 1. An answer to `CONNECT` is read in pieces
+    /// that cannot go beyond its end, because its length is not known before.
     pub fn wants(&self) -> usize {
         match self.expected {
             // A line may end without CR (RFC 9112 section 2.2).
@@ -156,10 +156,10 @@ impl TunnelDialog {
         }
     }
 
-    /// Takes what was read, at most as much as it [wants](Self::wants).
+    /// Takes the bytes read, at most as many as it [wants](Self::wants).
     ///
     /// # Errors
-    /// [`TunnelFault`], and then the dialog is over.
+    /// Fails with [`TunnelFault`], and then the dialog is over.
     pub fn received(&mut self, bytes: &[u8], tunnel: &Tunnel) -> Result<TunnelStep, TunnelFault> {
         self.received.extend_from_slice(bytes);
         if self.expected == Answer::Http {
@@ -181,7 +181,7 @@ impl TunnelDialog {
             (Answer::Login, [_, 0]) => Ok(self.ask(tunnel)),
             (Answer::Login, _) => Err(TunnelFault::LoginRefused),
             (Answer::Reply(REPLY_BYTES), [SOCKS_VERSION, 0, _, kind, length]) => {
-                // The address, without the byte of it that is here, and the port.
+                // The rest of the address, whose first byte is here, and the port.
                 let rest = match *kind {
                     ADDRESS_IPV4 => 3 + 2,
                     ADDRESS_IPV6 => 15 + 2,
@@ -204,7 +204,7 @@ impl TunnelDialog {
             Ok(None) => return Ok(TunnelStep::More),
             Ok(Some(head)) => head,
             Err(HeadFault::TooLarge) => return Err(TunnelFault::HeadTooLong),
-            // A refusal is one, however it goes on.
+            // A refusal counts even if the rest of the head is malformed.
             Err(_) => return Err(self.refusal().unwrap_or(TunnelFault::NotHttp)),
         };
         match head.status {
@@ -220,7 +220,7 @@ impl TunnelDialog {
         }
     }
 
-    /// The refusal that the answer begins with, if its version and status can be read.
+    /// Returns the refusal that the answer begins with, if its version and status can be read.
     fn refusal(&self) -> Option<TunnelFault> {
         const CODE_END: usize = "HTTP/1.1 200".len();
         let (line, rest) = self.received.split_at_checked(CODE_END)?;
@@ -273,7 +273,7 @@ fn append_text(out: &mut Vec<u8>, text: &str) {
 
 fn connect_request(tunnel: &Tunnel) -> Vec<u8> {
     let (target, login) = (tunnel.authority(), tunnel.login.as_ref());
-    // RFC 7617 section 2.
+    // Basic authentication (RFC 7617 section 2).
     let login = login.map_or_else(String::new, |TunnelLogin { user, password }| {
         let pair = Base64::encode_string(format!("{user}:{password}").as_bytes());
         format!("Proxy-Authorization: Basic {pair}\r\n")
@@ -291,8 +291,8 @@ mod tests {
         Tunnel { protocol, host: host.to_owned(), port: 443, login }
     }
 
-    /// Gives the proxy's bytes as they may be read, then those of the host, which must be left.
-    /// The bytes that were sent, and the end.
+    /// Gives the dialog the proxy's bytes as it wants them, then the host's, which must not be
+    /// taken. Returns the bytes that were sent, and the end.
     fn talk(tunnel: &Tunnel, proxy: &[u8]) -> (Vec<Vec<u8>>, Result<usize, TunnelFault>) {
         let (mut dialog, first) = TunnelDialog::begin(tunnel);
         let (mut sent, mut taken) = (vec![first], 0);

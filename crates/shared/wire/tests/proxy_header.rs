@@ -1,4 +1,4 @@
-//! PROXY headers: what senders in the field make, what is written here, and what is wrong.
+//! PROXY headers: those of senders in the field, those written here, and faulty ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use wire::proxy_header::{
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// A header as Debian's haproxy 2.6 or hitch 1.7 sent it to a backend on loopback.
+/// Header that Debian's haproxy 2.6 or hitch 1.7 sent to a backend on loopback.
 macro_rules! seed {
     ($name:literal) => {
         include_bytes!(concat!("../../../../fuzz/seeds/proxy_header/", $name))
@@ -21,7 +21,7 @@ fn header(bytes: &[u8]) -> Header<'_> {
     read(bytes).expect("no fault").expect("a whole header").header
 }
 
-/// The fault of these bytes; it must not show before the last of them.
+/// Returns the fault of these bytes, which must not show before the last of them.
 fn fault_of(bytes: &[u8]) -> ProxyFault {
     let before = read(&bytes[..bytes.len() - 1]);
     assert_eq!(before, Ok(None), "too early in {bytes:02x?}");
@@ -196,7 +196,7 @@ fn the_checksum_is_that_of_iscsi() {
     }
 }
 
-/// CRC-32C by its definition, to check the library's.
+/// Computes CRC-32C by its definition, to check the library's.
 fn crc_bit_by_bit(bytes: &[u8]) -> u32 {
     let shift = |crc: u32| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
     let byte = |crc: u32, b: &u8| (0..8).fold(crc ^ u32::from(*b), |crc, _| shift(crc));
@@ -306,13 +306,13 @@ prop_compose! {
         destination in any::<SocketAddr>(),
         known in any::<bool>(),
     ) -> Addresses<'static> {
-        // Flow labels and scopes have no place in the header.
+        // Flow labels and scopes are not part of the header.
         let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
         if known { Addresses::tcp(plain(source), plain(destination)) } else { Addresses::Unknown }
     }
 }
 
-/// Once decided, an answer is not changed by bytes that come later.
+/// Checks that a decided answer is not changed by later bytes.
 fn decided_once(bytes: &[u8]) -> Result<(), TestCaseError> {
     let whole = read(bytes);
     if let Ok(Some(parsed)) = &whole {

@@ -1,8 +1,8 @@
 //! The server's end: its dialog, its handshake, then its records, or its bytes as they come.
 //!
-//! Owns the buffers of that end, each held only while bytes are in it; what follows from what
-//! comes is `connection`'s. What goes up is copied once, from the client's records to the server's;
-//! what comes down is opened and encrypted again where it lies ([`crate::relay`]).
+//! Handles the buffers of that end, each held only while bytes are in it; `connection` decides what
+//! follows from the received bytes. Bytes to the server are copied once, from the client's records
+//! to the server's; bytes to the client are decrypted and encrypted in place ([`crate::relay`]).
 
 use tls::client::ClientHandshake;
 use tls::handshake::{Agreed, HandshakeFault};
@@ -15,29 +15,29 @@ use crate::facts::Ending;
 use crate::relay::{Down, RelayFault, StreamEnd};
 use crate::state::EndState;
 
-/// The end towards one server, or towards none yet.
+/// The end towards the server, connected or not.
 #[derive(Default)]
 pub(crate) struct BackEnd {
     pub(crate) state: EndState<Box<ClientHandshake>>,
     pub(crate) inbox: Inbox,
-    /// Bytes not yet sent: a PROXY header, the handshake's messages, records.
+    /// Bytes to be sent: a PROXY header, the handshake's messages, records.
     outgoing: Option<Buffer>,
-    /// The rest of the PROXY header; it goes before the client's bytes, and as they do.
+    /// Rest of the PROXY header; it goes before the client's bytes, in the same way as they do.
     pub(crate) header: Vec<u8>,
-    /// TCP's end has come, behind the records that are there.
+    /// Whether TCP's end has come, behind the records that are there.
     is_fin: bool,
-    /// How the server's stream of records ended, once they are through.
+    /// End of the server's stream of records, once they are relayed.
     pub(crate) end: Option<StreamEnd>,
     has_closed: bool,
-    /// The fault for which the connected server is given up.
+    /// Reason for giving up the connected server.
     pub(crate) fault: Option<Ending>,
 }
 
-/// The fault that ends the server's side of an established connection.
+/// A fault that ends the server's side of an established connection.
 pub(crate) enum BackFault {
-    /// It cannot be relayed further.
+    /// A fault that stops the relay.
     Relay(RelayFault),
-    /// The server's own fatal alert.
+    /// Fatal alert of the server.
     Alert(u8),
 }
 
@@ -48,8 +48,8 @@ impl From<RelayFault> for BackFault {
 }
 
 impl BackEnd {
-    /// Prepares TLS with the server that was connected. `before` goes before the first message,
-    /// `header` within.
+    /// Prepares TLS with the connected server. `before` goes before the first message, `header`
+    /// inside of TLS.
     pub(crate) fn prepare(
         &mut self,
         handshake: ClientHandshake,
@@ -62,17 +62,17 @@ impl BackEnd {
         self.append(before, pool);
     }
 
-    /// Asks the proxy that was connected for the server.
+    /// Asks the connected proxy for the server.
     pub(crate) fn begin_tunnel(&mut self, tunnel: &Tunnel, pool: &mut Pool) {
         let (dialog, first) = TunnelDialog::begin(tunnel);
         self.state = EndState::Tunnel(Box::new(dialog));
         self.append(&first, pool);
     }
 
-    /// Takes what the proxy has answered; whether the server is behind it now.
+    /// Processes the proxy's answer. Returns whether the server is connected behind it now.
     ///
     /// # Errors
-    /// [`TunnelFault`].
+    /// Fails with [`TunnelFault`] if the proxy refuses or breaks the protocol.
     pub(crate) fn advance_tunnel(
         &mut self,
         tunnel: &Tunnel,
@@ -94,7 +94,7 @@ impl BackEnd {
         Ok(true)
     }
 
-    /// Forgets the server; why it was given up, if it was.
+    /// Forgets the server. Returns the reason if it was given up.
     pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
         pool.give_all(&mut self.inbox.buffer);
         pool.give_all(&mut self.outgoing);
@@ -104,10 +104,10 @@ impl BackEnd {
         last.fault
     }
 
-    /// Relays what can be of the records that have come; how many bytes they carried.
+    /// Relays the received records as far as possible. Returns the number of bytes they carried.
     ///
     /// # Errors
-    /// The fault in the records, or the alert by which the server gave up.
+    /// Returns the fault in the records, or the server's fatal alert.
     pub(crate) fn relay(
         &mut self,
         down: &mut Down,
@@ -123,7 +123,7 @@ impl BackEnd {
         let (bytes, last) = down.relay(incoming, traffic, seal, pool)?;
         match last {
             Some(RecordContent::CloseNotify) => {
-                // Nothing after it counts (RFC 8446 section 6.1).
+                // Data after close_notify is ignored (RFC 8446 section 6.1).
                 pool.give_all(&mut self.inbox.buffer);
                 self.end = Some(StreamEnd::CloseNotify);
             }
@@ -145,7 +145,7 @@ impl BackEnd {
         }
     }
 
-    /// Takes no more of a server with TLS; what waits is still to be sent.
+    /// Stops reading from a server with TLS; bytes that wait are still sent.
     pub(crate) fn give_up(&mut self, ending: Ending) {
         if !self.state.is_plain() {
             self.state = EndState::Closed;
@@ -153,10 +153,10 @@ impl BackEnd {
         self.fault = Some(ending);
     }
 
-    /// The room for bytes that are not relayed as they come: records, messages, words of a dialog.
+    /// Returns room for bytes not relayed as they come: records, messages, a dialog's words.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if let EndState::Tunnel(dialog) = &self.state {
-            // Bytes behind its last word are not the proxy's.
+            // Bytes behind the proxy's last word come from the server.
             let room = self.inbox.message_room(pool);
             let count = room.len().min(dialog.wants());
             return &mut room[..count];
@@ -167,7 +167,7 @@ impl BackEnd {
         self.inbox.room(pool)
     }
 
-    /// Goes on with the handshake; what was agreed on, once it is done.
+    /// Continues the handshake. Returns the agreed parameters once it is done.
     pub(crate) fn advance(&mut self, pool: &mut Pool) -> Result<Option<Agreed>, HandshakeFault> {
         let EndState::Handshaking(handshake) = &mut self.state else {
             return Ok(None);
@@ -192,15 +192,15 @@ impl BackEnd {
         Ok(Some(established.agreed))
     }
 
-    /// Sends these bytes as they are, behind what waits.
+    /// Sends these bytes as they are, behind those that wait.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !bytes.is_empty() {
             self.outgoing.get_or_insert_with(|| pool.take(BufferSize::Small)).append(bytes);
         }
     }
 
-    /// Seals what is there for the server, once all before it has been sent: an answer that is due,
-    /// the PROXY header, the client's bytes, and close_notify if that is how they end.
+    /// Seals data for the server, once all earlier bytes have been sent: an answer that is due, the
+    /// PROXY header, the client's bytes, and close_notify if they end with one.
     pub(crate) fn seal(
         &mut self,
         plain: &mut Option<Buffer>,
@@ -247,14 +247,14 @@ impl BackEnd {
         self.outgoing.as_ref().map_or(&[], Buffer::data)
     }
 
-    /// Whether the client's stream with this end has been sent, if all of it was sealed.
+    /// Reports whether the client's stream with this end has been sent, if all of it was sealed.
     pub(crate) fn is_sent(&self, end: Option<StreamEnd>) -> bool {
         let is_closed = self.state.is_plain() || !is_whole(end) || self.has_closed;
         is_closed && self.header.is_empty() && self.outgoing.is_none()
     }
 
-    /// Notes that `count` bytes went to the server; those of them that were the client's as they
-    /// came.
+    /// Notes that `count` bytes went to the server. Returns how many of them were the client's,
+    /// unchanged.
     pub(crate) fn sent(&mut self, count: usize, pool: &mut Pool) -> usize {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.consume(count);
@@ -271,14 +271,14 @@ impl BackEnd {
         count - of_header
     }
 
-    /// The server takes no more.
+    /// Drops what waits, because the server takes no more.
     pub(crate) fn refuse(&mut self, pool: &mut Pool) {
         self.header = Vec::new();
         pool.give_all(&mut self.outgoing);
     }
 }
 
-/// Whether the client has said that nothing is missing.
+/// Reports whether the client has ended its stream properly.
 fn is_whole(end: Option<StreamEnd>) -> bool {
     matches!(end, Some(StreamEnd::CloseNotify | StreamEnd::Plain))
 }
@@ -288,8 +288,8 @@ fn has_whole_record(traffic: &Traffic, incoming: &Buffer) -> bool {
     matches!(length, Ok(Some(length)) if length <= incoming.data().len())
 }
 
-/// Seals records of full size and one that is not, as many as there is room for; returns how many
-/// of the bytes they carry.
+/// Seals records of full size and one shorter record, as far as there is room. Returns how many of
+/// the bytes they carry.
 fn seal_data(traffic: &mut Traffic, bytes: &[u8], out: &mut Buffer) -> Result<usize, KeyExhausted> {
     let layout = traffic.layout();
     let mut sealed = 0;

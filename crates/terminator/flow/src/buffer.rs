@@ -1,7 +1,7 @@
-//! Bytes on their way, and the pool that their room comes from and goes back to.
+//! Buffers for bytes on their way, and the pool that they come from and return to.
 //!
-//! A connection holds a buffer only while bytes are in it, so that an idle one holds none. The
-//! pool is a worker's own; nothing here is shared.
+//! A connection holds a buffer only while bytes are in it, so that an idle one holds none. Each
+//! worker has its own pool; nothing here is shared.
 
 use tls::record::{OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
 use tls::traffic::CONTROL_BYTES_MAX;
@@ -18,40 +18,39 @@ const LARGE_BYTES: usize = RECORDS_LARGE * (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES
     + SHORT_OVERHEAD_BYTES_MAX
     + 2 * CONTROL_BYTES_MAX;
 
-// A handshake never fills the large buffer: it ends before that, with an alert.
+// A handshake never fills the large buffer: it fails before that, with an alert.
 const _: () = assert!(tls::handshake::WAITING_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(6 * (wire::client_hello::HELLO_BYTES_MAX + 4) < LARGE_BYTES);
 
-/// Buffers kept for the next one who asks, by size: 5 MiB and 16 MiB a worker. Beyond that memory
-/// goes back to the allocator.
+/// Most spare buffers, by size: 5 MiB and 16 MiB a worker. Memory beyond that goes back to the
+/// allocator.
 const SMALL_KEPT_MAX: usize = 256;
 const LARGE_KEPT_MAX: usize = 64;
 
-/// The spare buffers that are kept when none is taken: what a few clients need.
+/// Spare buffers kept when none is taken: as many as a few clients need.
 const SMALL_IDLE_MAX: usize = 16;
 const LARGE_IDLE_MAX: usize = 1;
 
-/// Large buffers out at once: 128 MiB a worker. Beyond that even bulk goes through small ones, so
-/// that many slow readers cannot have all memory.
+/// Most large buffers in use at once: 128 MiB a worker. Beyond that even bulk goes through small
+/// ones, so that many slow readers cannot take all memory.
 const LARGE_OUT_MAX: usize = 512;
 
-/// The small buffers that a connection holds at most, in bytes: one for each direction.
+/// Bytes of the small buffers that a connection holds at most: one for each direction.
 pub const CONNECTION_BYTES_MAX: usize = 2 * SMALL_BYTES;
 
-/// The most that a worker holds beside that: large buffers that are out, and small ones for the
-/// next who asks.
+/// Most bytes that a worker holds beside that: large buffers in use, and spare buffers.
 pub const WORKER_BYTES_MAX: usize =
     LARGE_OUT_MAX * LARGE_BYTES + SMALL_KEPT_MAX * SMALL_BYTES + LARGE_KEPT_MAX * LARGE_BYTES;
 
-/// How much room is wanted.
+/// Size of a buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BufferSize {
     Small,
     Large,
 }
 
-/// A stretch of memory, of which a part is in use. Boxed, because an idle connection has five
-/// places for buffers and no buffer.
+/// Memory, of which a part is in use. Boxed, because an idle connection has five places for buffers
+/// and no buffer.
 #[derive(Debug)]
 pub struct Buffer(Box<Stretch>);
 
@@ -61,7 +60,7 @@ struct Stretch {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The size that it was made with: it may have grown since.
+    /// Size at creation: the buffer may have grown since.
     made: BufferSize,
 }
 
@@ -71,12 +70,12 @@ impl Buffer {
         Self(Box::new(Stretch { bytes, start: 0, end: 0, made }))
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     pub fn data(&self) -> &[u8] {
         &self.0.bytes[self.0.start..self.0.end]
     }
 
-    /// The bytes in use, to be worked on in place.
+    /// Returns the bytes in use, to be changed in place.
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.0.bytes[self.0.start..self.0.end]
     }
@@ -85,29 +84,29 @@ impl Buffer {
         &mut self.0.bytes[self.0.end..]
     }
 
-    /// Whether no byte is in use.
+    /// Reports whether no byte is in use.
     pub fn is_empty(&self) -> bool {
         self.0.start == self.0.end
     }
 
-    /// Whether it has the room of [`BufferSize::Large`].
+    /// Reports whether the buffer has the room of [`BufferSize::Large`].
     pub fn is_large(&self) -> bool {
         self.0.bytes.len() >= LARGE_BYTES
     }
 
-    /// Notes that `count` bytes were put into the room.
+    /// Notes that `count` bytes were written into the room.
     pub fn fill(&mut self, count: usize) {
         self.0.end += count;
         assert!(self.0.end <= self.0.bytes.len(), "no more is filled than there was room");
     }
 
-    /// Notes that `count` bytes at the front are done with.
+    /// Drops `count` bytes at the front.
     pub fn consume(&mut self, count: usize) {
         self.0.start += count;
         assert!(self.0.start <= self.0.end, "no more is consumed than was in use");
     }
 
-    /// Moves what is in use to the front, so that all room is behind it.
+    /// Moves the bytes in use to the front, so that all room is behind them.
     pub fn compact(&mut self) {
         if self.0.start > 0 {
             self.0.bytes.copy_within(self.0.start..self.0.end, 0);
@@ -116,8 +115,8 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `count` bytes, growing if it must; sizing is for handshakes with long
-    /// certificate chains, and for early data.
+    /// Makes room for `count` bytes, growing if necessary: for handshakes with long certificate
+    /// chains, and for early data.
     pub fn reserve(&mut self, count: usize) {
         if self.0.bytes.len() - self.0.end < count {
             self.compact();
@@ -129,7 +128,7 @@ impl Buffer {
         }
     }
 
-    /// Appends, growing if it must.
+    /// Appends bytes, growing if necessary.
     pub fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         self.0.bytes[self.0.end..self.0.end + bytes.len()].copy_from_slice(bytes);
@@ -142,12 +141,12 @@ impl Buffer {
     }
 }
 
-/// The bytes that have come to an end and wait to be worked through; a buffer is held only while
-/// there are any.
+/// Bytes received from one end that wait to be processed; a buffer is held only while there are
+/// any.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) buffer: Option<Buffer>,
-    /// The last read filled its room.
+    /// Whether the last read filled its room.
     is_bulk: bool,
 }
 
@@ -160,14 +159,14 @@ impl Inbox {
         self.buffer.as_ref().map_or(&[], Buffer::data)
     }
 
-    /// The room for records, or for bytes that are relayed as they come.
+    /// Returns room for records, or for bytes that are relayed as they come.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         let is_bulk = self.is_bulk;
         self.buffer.get_or_insert_with(|| pool.take_for(is_bulk)).space()
     }
 
-    /// The room for a handshake: a message of it may be longer than one record, and the large
-    /// buffer bounds it.
+    /// Returns room for a handshake: one of its messages may be longer than one record, and the
+    /// large buffer limits it.
     pub(crate) fn message_room(&mut self, pool: &mut Pool) -> &mut [u8] {
         let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
         if buffer.space().is_empty() {
@@ -181,7 +180,7 @@ impl Inbox {
         buffer.space()
     }
 
-    /// The room for bytes that nobody reads any more: what is there is dropped.
+    /// Returns room for bytes that nobody reads any more: earlier ones are dropped.
     pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
         let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
         buffer.clear();
@@ -197,7 +196,7 @@ impl Inbox {
         }
     }
 
-    /// Notes that `count` bytes at the front are done with.
+    /// Drops `count` bytes at the front.
     pub(crate) fn consume(&mut self, count: usize, pool: &mut Pool) {
         if let Some(buffer) = &mut self.buffer {
             buffer.consume(count);
@@ -205,12 +204,12 @@ impl Inbox {
         pool.give_if_empty(&mut self.buffer);
     }
 
-    /// Keeps a record that is not yet whole, in a larger buffer if bytes come in bulk.
+    /// Keeps an incomplete record, in a larger buffer if bytes come in bulk.
     pub(crate) fn keep_rest(&mut self, pool: &mut Pool) {
         self.keep_in(self.is_bulk, pool);
     }
 
-    /// Keeps what waits for a client that takes nothing in as little as it needs.
+    /// Keeps bytes for a client that reads nothing in the smallest buffer that fits them.
     pub(crate) fn shrink(&mut self, pool: &mut Pool) {
         if self.data().len() <= RECORD_BYTES_MAX {
             self.keep_in(false, pool);
@@ -222,7 +221,7 @@ impl Inbox {
         let Some(rest) = &mut self.buffer else {
             return;
         };
-        // A connection that has paused must not keep a large buffer for half a record.
+        // A paused connection must not keep a large buffer for half a record.
         if is_large != rest.is_large() {
             let mut fitting = pool.take_for(is_large);
             fitting.append(rest.data());
@@ -239,15 +238,15 @@ pub struct Pool {
     large: Spare,
     in_use: usize,
     large_in_use: usize,
-    /// The place where short records are put together before they are appended to a buffer.
+    /// Buffer where short records are put together before they are appended to a buffer.
     pub(crate) scratch: Vec<u8>,
 }
 
-/// The spare buffers of one size; the last one is taken first.
+/// Spare buffers of one size; the last one is taken first.
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Buffer>,
-    /// The fewest spare buffers since buffers were last shed: as many have not been needed since.
+    /// Fewest spare buffers since the last shedding: as many were not needed since then.
     least: usize,
 }
 
@@ -258,7 +257,7 @@ impl Spare {
         taken
     }
 
-    /// Lets go of those that were not taken since the last time.
+    /// Frees buffers that were not taken since the last call.
     fn shed(&mut self, idle_max: usize) {
         let excess = self.buffers.len().saturating_sub(idle_max);
         self.buffers.drain(..self.least.min(excess));
@@ -267,12 +266,12 @@ impl Spare {
 }
 
 impl Pool {
-    /// An empty pool; it fills with what is given back.
+    /// Creates an empty pool, which fills with returned buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty buffer. The last one given back comes first: it is still in the cache.
+    /// Returns an empty buffer: the last returned one, because it is still in the cache.
     pub fn take(&mut self, size: BufferSize) -> Buffer {
         self.in_use += 1;
         self.large_in_use += usize::from(size == BufferSize::Large);
@@ -283,13 +282,13 @@ impl Pool {
         kept.take().unwrap_or_else(|| Buffer::new(size, bytes))
     }
 
-    /// An empty buffer for bulk, as long as there are not too many, or for one record.
+    /// Returns an empty buffer for bulk, as long as there are not too many, or for one record.
     pub fn take_for(&mut self, is_bulk: bool) -> Buffer {
         let is_large = is_bulk && self.large_in_use < LARGE_OUT_MAX;
         self.take(if is_large { BufferSize::Large } else { BufferSize::Small })
     }
 
-    /// Takes a buffer back; what was in it counts as gone.
+    /// Takes a buffer back; its content is dropped.
     pub fn give(&mut self, mut buffer: Buffer) {
         self.in_use -= 1;
         self.large_in_use -= usize::from(buffer.0.made == BufferSize::Large);
@@ -314,21 +313,21 @@ impl Pool {
         }
     }
 
-    /// Takes the buffer back, whatever is in it.
+    /// Takes the buffer back, whatever it holds.
     pub fn give_all(&mut self, slot: &mut Option<Buffer>) {
         if let Some(buffer) = slot.take() {
             self.give(buffer);
         }
     }
 
-    /// Takes the buffer back, and returns what was in it.
+    /// Takes the buffer back, and returns its content.
     pub(crate) fn take_all(&mut self, slot: &mut Option<Buffer>) -> Vec<u8> {
         let bytes = slot.as_ref().map_or(Vec::new(), |one| one.data().to_vec());
         self.give_all(slot);
         bytes
     }
 
-    /// How many buffers are out.
+    /// Returns the number of buffers in use.
     pub fn in_use(&self) -> usize {
         self.in_use
     }
@@ -337,13 +336,13 @@ impl Pool {
         self.small.buffers.len() + self.large.buffers.len()
     }
 
-    /// Whether there are more spare buffers than are kept when none is taken.
+    /// Reports whether there are more spare buffers than are kept when none is taken.
     pub fn has_excess(&self) -> bool {
         let (small, large) = (&self.small.buffers, &self.large.buffers);
         small.len() > SMALL_IDLE_MAX || large.len() > LARGE_IDLE_MAX
     }
 
-    /// Gives the memory of spare buffers back that were not taken since this was last called.
+    /// Frees spare buffers that were not taken since the last call.
     pub fn shed(&mut self) {
         self.small.shed(SMALL_IDLE_MAX);
         self.large.shed(LARGE_IDLE_MAX);

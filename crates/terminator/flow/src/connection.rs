@@ -1,8 +1,8 @@
-//! One connection, from accept to close: the state machine that owns no socket and reads no clock.
+//! One connection, from accept to close: a state machine without sockets or clocks.
 //!
-//! [`Flow::handle`] takes each event; `events` has the table of what becomes of it. What is to be
-//! done then is asked for: `*_room`, `*_pending`, `poll_action`, `deadline`. The answers are the
-//! same however the bytes were cut.
+//! [`Flow::handle`] takes each event; `events` has the table of the transitions. The caller then
+//! asks what is to be done: `*_room`, `*_pending`, `poll_action`, `deadline`. The answers do not
+//! depend on how the bytes were cut.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ mod front;
 mod kernel;
 mod starttls;
 
-/// Two ends, the two directions between them, and how far it got.
+/// A connection: its two ends, the two directions between them, and its stage.
 pub struct Flow {
     settings: Rc<Settings>,
     stage: ConnectionStage,
@@ -33,16 +33,16 @@ pub struct Flow {
     back: BackEnd,
     up: Up,
     down: Down,
-    /// The dialog before TLS, which is rewritten under it; `None` = it is over, or there
-    /// was none.
+    /// Dialog before TLS, which is also rewritten under TLS; `None` = it is over, or there was
+    /// none.
     conversation: Option<Box<StarttlsTalk>>,
-    /// The dialog's words for a server that cannot be reached, if it ended before that was known.
+    /// The dialog's words for an unreachable server, if the dialog ended before the failure.
     unavailable: Vec<u8>,
-    /// The server's session is looked for in what it sends, until it is known.
+    /// Search for the session in the server's bytes, until it is known.
     session_watch: Option<Box<Watch>>,
-    /// The hello came encrypted, and a second one may follow.
+    /// State of an opened encrypted hello, which a second hello may follow.
     hidden: Option<Box<HiddenHello>>,
-    /// The server's end waits for the client's handshake, which early data came before.
+    /// Event of the server's end that waits for the end of a handshake with early data.
     postponed: Option<Postponed>,
     facts: Facts,
     ending: Option<Ending>,
@@ -51,7 +51,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A connection that has just been accepted.
+    /// Creates the state of a connection that has just been accepted.
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain(_));
@@ -87,51 +87,51 @@ impl Flow {
         &self.facts
     }
 
-    /// The client's bytes that have gone to a server: those that wait for one are not among them,
-    /// and may never go.
+    /// Returns how many of the client's bytes have gone to a server, without those that wait for
+    /// one and may never go.
     pub fn bytes_up(&self) -> u64 {
         self.facts.bytes_up.saturating_sub(self.up.waiting_bytes() as u64)
     }
 
-    /// How it ended; `None` while it has not.
+    /// Returns how the connection ended; `None` before its end.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// Whether the handshake is not yet over.
+    /// Reports whether the handshake is not over yet.
     pub fn is_handshaking(&self) -> bool {
         self.front.state.is_opening()
     }
 
-    /// Whether the client's hello was answered.
+    /// Reports whether the client's hello was answered.
     pub fn is_answered(&self) -> bool {
         let is_begun = matches!(self.front.state.handshake(), Some(Handshaking::Handshake(_)));
         is_begun || !self.is_handshaking()
     }
 
-    /// Whether nothing is left but to close.
+    /// Reports whether the connection only has to be closed.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, ConnectionStage::Over)
     }
 
-    /// Whether all of the server's stream, with its end, has been sent to the client, and nothing
-    /// is left but the client's end.
+    /// Reports whether the server's whole stream, with its end, has been sent to the client, and
+    /// only the client's end is missing.
     pub fn awaits_clients_end(&self) -> bool {
         let is_down_done = self.down.is_ended && self.is_front_done();
         matches!(self.stage, ConnectionStage::Relaying) && is_down_done && !self.front.is_ended
     }
 
-    /// The next thing to be done, if any.
+    /// Returns the next action, if any.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.take()
     }
 
-    /// Whether this is to be done, which the caller does now.
+    /// Takes this action if it is due; the caller performs it now.
     pub fn take_action(&mut self, action: Action) -> bool {
         self.actions.take_one(action)
     }
 
-    /// Whether something is to be done before anything has come.
+    /// Reports whether an action is due before anything has come.
     pub fn has_action(&self) -> bool {
         !self.actions.is_empty()
     }
@@ -155,7 +155,7 @@ impl Flow {
         of_stage.into_iter().chain(others).min()
     }
 
-    /// Takes an event, and makes what follows from it: more to send, actions, the next stage.
+    /// Processes an event, and prepares what follows: bytes to send, actions, the next stage.
     pub fn handle(&mut self, event: Event, now: Instant, pool: &mut Pool) {
         if self.is_over() {
             return;
@@ -196,7 +196,7 @@ impl Flow {
         }
     }
 
-    /// Whether no byte has been relayed for so long that it is to end.
+    /// Reports whether the connection has relayed no byte for longer than the idle limit.
     pub fn is_idle(&self, now: Instant) -> bool {
         let end = self.idle_end(self.last_byte);
         matches!(self.stage, ConnectionStage::Relaying) && end.is_some_and(|end| end <= now)
@@ -207,8 +207,8 @@ impl Flow {
         self.stage.deadline(timeouts, last_byte, self.down.is_ended)
     }
 
-    /// It is not to end yet for want of bytes, but after this time; `None` = the whole limit, since
-    /// a peer has taken bytes that it was sent before.
+    /// Postpones the idle end by this time; `None` = by the whole limit, because a peer has taken
+    /// bytes that it was sent before.
     pub fn extend_idle(&mut self, now: Instant, by: Option<Duration>) {
         let end = self.idle_end(now);
         let limit = end.map_or(Duration::ZERO, |end| end.saturating_duration_since(now));
@@ -246,7 +246,7 @@ impl Flow {
                 }
             }
             ConnectionStage::Relaying if self.is_broadcast() => self.pass_on(now, pool),
-            // No close_notify: the server may have had more to send.
+            // Sends no close_notify, because the server may have had more to send.
             ConnectionStage::Relaying => {
                 self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool)
             }
@@ -255,22 +255,22 @@ impl Flow {
         }
     }
 
-    /// Notes whether bytes for the client wait past our buffers, before [`Event::Timeout`].
+    /// Notes whether bytes for the client wait outside of our buffers, before [`Event::Timeout`].
     pub fn note_answering(&mut self, is_answering: bool) {
         self.front.is_answering = is_answering;
     }
 
-    /// Whether it waits for a server.
+    /// Reports whether the connection waits for a server.
     pub fn is_dialling(&self) -> bool {
         matches!(self.stage, ConnectionStage::Dialling { .. })
     }
 
-    /// Whether a part of a record has come, and its rest is awaited.
+    /// Reports whether a part of a record has come, and its rest is awaited.
     pub fn is_amid_record(&self) -> bool {
         self.up.inbox.buffer.is_some()
     }
 
-    /// The bytes that wait to be sent to the client.
+    /// Returns the bytes that wait to be sent to the client.
     pub fn front_pending(&self) -> &[u8] {
         self.down.pending()
     }
@@ -286,20 +286,20 @@ impl Flow {
         self.actions.add(Action::Dial);
     }
 
-    /// The kind of the handshake, once it is known.
+    /// Returns the kind of the handshake, once it is known.
     fn handshake_kind(&self) -> Option<HandshakeKind> {
         let (agreed, offered) = (self.facts.agreed.as_ref()?, self.facts.handshake);
         Some(front_end::kind_of(agreed, offered, &self.settings))
     }
 
-    /// Whether all that has come for the server has been sent to it.
+    /// Reports whether all bytes for the server have been sent to it.
     fn is_up_sent(&self) -> bool {
         let conversation = self.conversation.as_ref();
         let is_holding = conversation.is_some_and(|one| one.dialog.is_holding());
         self.up.plain.is_none() && !is_holding && self.back.is_sent(self.up.end)
     }
 
-    /// Takes the next step if what has just happened makes it due.
+    /// Takes the next step if the last event makes it due.
     fn advance(&mut self, pool: &mut Pool) {
         match self.stage {
             ConnectionStage::Relaying | ConnectionStage::Dialling { .. } => {
@@ -328,7 +328,7 @@ impl Flow {
         let up_is_done = self.up.is_refused || self.up.end.is_some() && self.is_up_sent();
         let down_is_done = self.down.is_ended && down_is_sent;
         if up_is_done && down_is_done && self.up.is_refused && !self.front.is_ended {
-            // Closing with the client's bytes unread would reset it under the server's last ones.
+            // Closing with unread client bytes would reset the connection under its last bytes.
             let ending = self.ending.take();
             let ending = ending.unwrap_or_else(|| Ending::new(Reason::BackendClosed));
             self.close_gracefully(ending, self.last_byte, pool);
@@ -362,16 +362,16 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Ends the handshake of a client whose Finished is the last of it, as where TLS 1.2 resumes.
-    /// If it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is
-    /// acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
+    /// Asks for an acknowledgement if the client's Finished is the handshake's last message, as
+    /// where TLS 1.2 resumes. A client with Nagle's algorithm (RFC 896) sends its first data when
+    /// that is acknowledged, but the kernel delays the acknowledgement by some 40 ms.
     pub(super) fn acknowledge_finished(&mut self) {
         if self.up.inbox.is_empty() && self.down.pending().is_empty() {
             self.actions.add(Action::Acknowledge);
         }
     }
 
-    /// When it has lasted its lifetime; the handshake and the close have limits of their own.
+    /// Returns the end of the lifetime; the handshake and the close have limits of their own.
     pub(super) fn lifetime_end(&self) -> Option<Instant> {
         let is_open =
             matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying);
@@ -379,8 +379,8 @@ impl Flow {
         limit.filter(|_| is_open && !self.is_handshaking()).map(|limit| self.facts.accepted + limit)
     }
 
-    /// Ends a connection that has lasted its lifetime. Amid an answer there is no close_notify:
-    /// what was cut must not look whole.
+    /// Ends a connection at the end of its lifetime. In the middle of an answer it sends no
+    /// close_notify, because a cut answer must not look whole.
     pub(super) fn end_lifetime(&mut self, now: Instant, pool: &mut Pool) {
         if self.is_front_done() && !self.front.is_answering && !self.down.is_ended {
             self.send_close_notify(pool);
@@ -389,7 +389,7 @@ impl Flow {
         self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
     }
 
-    /// Ends at once. One that has only its last bytes to send has ended for another reason.
+    /// Ends at once. If only the last bytes remain to be sent, the earlier reason stays.
     pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
         if !matches!(self.stage, ConnectionStage::Closing { .. }) {
             self.ending = Some(ending);
@@ -414,14 +414,14 @@ impl Flow {
         self.actions.add(Action::Close);
     }
 
-    /// The client's bytes that still wait go nowhere.
+    /// Drops the client's bytes that still wait.
     fn forget_up(&mut self, pool: &mut Pool) {
         self.facts.bytes_up = self.bytes_up();
         self.up.clear(pool);
     }
 
-    /// Closes the server's connection: by a reset unless it has been sent the client's whole stream
-    /// with its end, since a stream that was cut, also after early data, must not look finished.
+    /// Closes the server's connection: by a reset unless the client's whole stream with its end was
+    /// sent, because a cut stream, also after early data, must not look finished.
     pub(super) fn drop_back(&mut self) {
         if self.up.end.is_none() || !self.is_up_sent() {
             self.actions.add(Action::ResetBack);

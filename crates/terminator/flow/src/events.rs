@@ -1,5 +1,5 @@
-//! The events of a connection, the answer of each stage to them, and the actions that are asked
-//! of the owner of its sockets.
+//! Events of a connection, the reaction of each stage to them, and the actions that its owner
+//! performs on the sockets.
 //!
 //! | event | handshaking | dialling | relaying | closing |
 //! |---|---|---|---|---|
@@ -17,11 +17,11 @@
 //! | the deadline passed | over | dials again | closing, without close_notify | over |
 //! | stopped by the host | over | over | over | over |
 //!
-//! An empty cell is without effect, and so is every event once the connection is over. The
+//! An empty cell means no effect; every event is ignored once the connection is over. The
 //! handshake's end leads to dialling, a fault of the client's bytes to closing, and the end of both
 //! directions to over. With early data, dialling and relaying begin before the handshake is over:
 //! then the end or failure of the back is passed on after the handshake. Without TLS of ours on the
-//! client's side there is no alert and no close_notify: what is not whole ends by a reset.
+//! client's side there is no alert and no close_notify: an incomplete stream ends by a reset.
 
 use std::rc::Rc;
 
@@ -32,23 +32,23 @@ use crate::options::Settings;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Received {
-    /// This number of bytes.
+    /// Number of bytes received.
     Bytes(usize),
-    /// This number of bytes, and they are the last.
+    /// Number of bytes received, which are the last.
     Last(usize),
     End,
-    /// No bytes have come since the last call; an event reports when there are some.
+    /// No bytes have come since the last call; an event reports the next ones.
     Nothing,
     Failed,
 }
 
 impl Received {
-    /// Whether nothing follows, and nothing is missing.
+    /// Reports whether the stream is complete.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Last(_) | Self::End)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::Bytes(count) | Self::Last(count) => count,
@@ -62,27 +62,23 @@ pub enum Event {
     /// The client's bytes were received into
     /// [`Flow::front_room`](crate::connection::Flow::front_room), or its stream has ended.
     FrontReceived(Received),
-    /// This number of [`Flow::front_pending`](crate::connection::Flow::front_pending) was sent.
+    /// Bytes of [`Flow::front_pending`](crate::connection::Flow::front_pending) that were sent.
     FrontSent(usize),
-    /// This number of bytes went from the back to the client past our buffers.
+    /// Number of bytes that went from the back to the client past our buffers.
     FrontPassed(usize),
     FrontRecordSent,
     /// The client's connection is broken.
     FrontFailed,
-    /// Answers [`Action::Admit`]: the client may come in.
-    /// [`Self::Stopped`] says that it may not.
+    /// Answers [`Action::Admit`]: the client is admitted. [`Self::Stopped`] means that it is not.
     Admitted,
-    /// Answers [`Action::Route`]: the settings of the service that
-    /// the hello asks for; `None` = no service has the name. [`Self::Stopped`] says that the client
-    /// may not use it.
+    /// Answers [`Action::Route`]: the settings of the service that the hello asks for; `None` = no
+    /// service has the name. [`Self::Stopped`] means that the client may not use it.
     Routed(Option<Rc<Settings>>),
-    /// Answers [`Action::FetchSession`]: where the session
-    /// was found, which is in the cache now.
+    /// Answers [`Action::FetchSession`]: where the session was found, which is in the cache now.
     SessionFetched(SessionTier),
-    /// Answers [`Action::Offload`] and
-    /// [`Action::Rekey`]: whether the kernel took the keys.
+    /// Answers [`Action::Offload`] and [`Action::Rekey`]: whether the kernel took the keys.
     KernelAnswered(bool),
-    /// Another server is being dialled.
+    /// The next server is being dialled.
     DialStarted,
     /// The server that is being dialled.
     ServerChosen {
@@ -92,8 +88,8 @@ pub enum Event {
     },
     /// A server is connected, or files are open.
     BackConnected,
-    /// No server can serve the connection: none could be connected, for the reason that the last
-    /// one gave, or it cannot be sent the PROXY header that it was promised.
+    /// No server can serve the connection: none could be connected, for the last one's reason, or
+    /// the PROXY header that it expects cannot be made.
     DialFailed(Ending),
     /// The back begins to send this number of bytes in one go, before the first of them is
     /// received; [`Action::Offload`] may follow.
@@ -101,60 +97,58 @@ pub enum Event {
     /// The back's bytes were received into [`Flow::back_room`](crate::connection::Flow::back_room),
     /// or its stream has ended.
     BackReceived(Received),
-    /// The reason why the back is about to end its stream, if not by its own decision.
+    /// Reason why the back is about to end its stream, if not by its own decision.
     BackEndReason(Reason),
-    /// This number of [`Flow::back_pending`](crate::connection::Flow::back_pending) was sent.
+    /// Bytes of [`Flow::back_pending`](crate::connection::Flow::back_pending) that were sent.
     BackSent(usize),
-    /// The back takes no more bytes. What it has sent is still to be received: a server that
-    /// refuses an upload answers first and resets then.
+    /// The back takes no more bytes. Its own bytes are still received: a server that refuses an
+    /// upload answers first and resets then.
     BackRefused,
     Timeout,
-    /// The connection ends for a reason of the host's: a drain deadline, a limit.
+    /// The host ends the connection: a drain deadline, a limit.
     Stopped(Reason),
 }
 
-/// One thing to be done, in the order in which they have to be done.
+/// An action for the owner of the sockets. The actions must be performed in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Action {
-    /// Decide whether the client that a PROXY header names may come in; at once.
+    /// Decide at once whether the client that a PROXY header names is admitted.
     Admit,
-    /// Choose the service that the client's hello asks for; at once.
+    /// Choose at once the service that the client's hello asks for.
     Route,
     /// Look for the client's session beyond this host
     /// ([`wanted_session`](crate::connection::Flow::wanted_session)).
     FetchSession,
     /// Choose a server and connect to it.
     Dial,
-    /// The server being dialled took too long, or its TLS failed
-    /// ([`take_back_fault`](crate::connection::Flow::take_back_fault)): give it up and choose
-    /// another.
+    /// Give up the server being dialled, which took too long or whose TLS failed
+    /// ([`take_back_fault`](crate::connection::Flow::take_back_fault)), and choose another.
     Redial,
     /// Close the server's connection and dial the next of all servers.
     DialNext,
-    /// Take note that the server's TLS handshake is over.
+    /// Note that the server's TLS handshake is over.
     NoteBackReady,
-    /// Have the kernel acknowledge at once what has come from the client.
+    /// Make the kernel acknowledge at once what has come from the client.
     Acknowledge,
-    /// Remember which server the client's session is with
+    /// Remember which server has the client's session
     /// ([`PassingSession::agreed`](crate::facts::PassingSession::agreed)), before the client gets
-    /// what came with it, because it may come back at once.
+    /// the bytes that came with it, because it may come back at once.
     NoteSession,
-    /// Hand the sealing of what is sent to the client to the kernel, or say that it does not take
-    /// it; at once.
+    /// Hand the encryption towards the client to the kernel, or report its refusal; at once.
     Offload,
-    /// Give the kernel the key that follows a KeyUpdate, or say that it does not take it; at once.
+    /// Give the kernel the key that follows a KeyUpdate, or report its refusal; at once.
     Rekey,
     /// End our stream to the server (TCP FIN); go on reading.
     ShutdownBack,
     /// End our stream to the client (TCP FIN); go on reading.
     ShutdownFront,
-    /// When the server's connection is closed, close it by a reset.
+    /// Close the server's connection by a reset, when it is closed.
     ResetBack,
     CloseBack,
-    /// When the client's connection is closed, close it by a reset.
+    /// Close the client's connection by a reset, when it is closed.
     ResetFront,
-    /// Close what is still open.
+    /// Close the connections that are still open.
     Close,
 }
 
@@ -178,7 +172,7 @@ const ORDER: [Action; 17] = [
     Action::Close,
 ];
 
-/// The actions that are due, and those that were done.
+/// Bits of the actions that are due, and of those that were done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Actions {
     due: u32,
@@ -190,15 +184,14 @@ impl Actions {
         self.due |= 1 << action as u8;
     }
 
-    /// Adds what is done at most once in a connection's life.
+    /// Adds an action that is done at most once in a connection's life.
     pub(crate) fn add_once(&mut self, action: Action) {
         if self.done & (1 << action as u8) == 0 {
             self.add(action);
         }
     }
 
-    /// Allows an action that was done once to be done again: if it is due, that is for the server
-    /// before.
+    /// Allows an action to be done once more; if it is due, that was for the previous server.
     pub(crate) fn allow_again(&mut self, action: Action) {
         self.done &= !(1 << action as u8);
         self.due &= !(1 << action as u8);
@@ -215,15 +208,15 @@ impl Actions {
         Some(action)
     }
 
-    /// Takes this one, if it is due.
+    /// Takes this action, if it is due.
     pub(crate) fn take_one(&mut self, action: Action) -> bool {
         let is_due = self.due & (1 << action as u8) != 0;
         self.due &= !(1 << action as u8);
         is_due
     }
 
-    /// A connection that has nothing more to send needs no server, and one whose server has
-    /// answered in the moment when it was to be given up needs no other.
+    /// Cancels dials: a connection that has nothing more to send needs no server, and a server that
+    /// has answered just before being given up needs no replacement.
     pub(crate) fn cancel_dials(&mut self) {
         for dial in [Action::Dial, Action::Redial, Action::DialNext] {
             self.due &= !(1 << dial as u8);

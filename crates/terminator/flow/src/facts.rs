@@ -1,8 +1,8 @@
-//! The facts of a connection, filled in as it goes on. The log and the metrics are made from them,
-//! and the PROXY header that a server gets before the client's first byte.
+//! Facts of a connection, filled in as it goes on: the source of the log, the metrics, and the
+//! PROXY header that a server gets before the client's first byte.
 //!
-//! Owns the header's choice of fields, and that no stream is opened without it; its form on the
-//! wire is `wire::proxy_header`'s.
+//! Handles the header's choice of fields, and that no stream is opened without it;
+//! `wire::proxy_header` handles its form.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -19,91 +19,91 @@ use wire::server_session::SessionId;
 
 use crate::options::{CertificateForm, ProxyTlvs, SendProxy};
 
-/// The addresses of the client's connection; `None` is a Unix socket.
+/// Addresses of the client's connection; `None` is a Unix socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Route {
     pub source: Option<SocketAddr>,
-    /// The address it connected to.
+    /// Address that the client connected to.
     pub destination: Option<SocketAddr>,
 }
 
-/// The algorithms of the certificate that a client was shown.
+/// Algorithms of the certificate that a client was shown.
 #[derive(Clone, Debug)]
 pub struct CertificateAlgorithms {
-    /// How its issuer signed it: `RSA-SHA256`.
+    /// Signature algorithm of its issuer: `RSA-SHA256`.
     pub signature: Cow<'static, str>,
-    /// The kind of key: `RSA2048`, `EC256`.
+    /// Kind of its key: `RSA2048`, `EC256`.
     pub key: Cow<'static, str>,
 }
 
-/// The session of TLS 1.2 in a handshake that passes by.
+/// A session of TLS 1.2 in a handshake that is passed through.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PassingSession {
     /// The client's ticket, or else its session id.
     pub offered: Option<SessionId>,
-    /// It offers TLS 1.3 as well, and no ticket: then the id is mostly random (RFC 8446, D.4).
+    /// Whether the id is mostly random: TLS 1.3 is offered too, and no ticket (RFC 8446, D.4).
     pub may_be_random: bool,
-    /// The session id of its hello, which a server that takes the ticket repeats (RFC 5077, 3.4).
+    /// Session id of the hello, which a server that accepts the ticket repeats (RFC 5077, 3.4).
     pub id: Option<SessionId>,
-    /// The session that the client may offer next, as the server has agreed.
+    /// Session that the client may offer next, as the server has agreed.
     pub agreed: Option<SessionId>,
 }
 
 #[derive(Debug)]
 pub struct Facts {
-    /// The number in the log and in PP2_TYPE_UNIQUE_ID.
+    /// Number of the connection in the log and in PP2_TYPE_UNIQUE_ID.
     pub id: u64,
     pub accepted: Instant,
-    /// The addresses of the client, by the PROXY header if one was accepted, else by the socket.
+    /// Addresses of the client, from the PROXY header if one was accepted, else from the socket.
     pub route: Route,
-    /// The PROXY header as it came, kept while it is to be passed on.
+    /// Received PROXY header, kept while it is to be passed on.
     pub proxy_header: Option<Box<[u8]>>,
     /// Whether a PROXY header was accepted.
     pub has_proxy_header: bool,
-    /// The name that the client asked for.
+    /// Name that the client asked for.
     pub server_name: Option<Box<str>>,
-    /// The bytes in the place of the name, if they are none, for the log.
+    /// Bytes in the place of the name that are no name, for the log.
     pub other_name: Option<Box<str>>,
-    /// The JA4 fingerprint of the client's hello, where it is asked for.
+    /// JA4 fingerprint of the client's hello, if it is configured.
     pub ja4: Option<Box<str>>,
-    /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
-    /// server will choose is known if there is no other.
+    /// The only protocol (RFC 7301) that a client in passthrough offers: the server's choice is
+    /// known if there is no other.
     pub only_protocol: Option<Box<[u8]>>,
-    /// Sessions of TLS 1.2, where TLS stays closed and they matter.
+    /// Session of TLS 1.2, if TLS is passed through and the session matters.
     pub passing_session: Option<Box<PassingSession>>,
-    /// The fingerprint of the certificate that the client is shown, where it is compared with that
-    /// of the server.
+    /// Fingerprint of the certificate that the client is shown, if it is compared with the
+    /// server's.
     pub shown_certificate: Option<Fingerprint>,
-    /// The server certificate's algorithms, if the PROXY header shows them. Boxed, because few
-    /// services have it show them.
+    /// Algorithms of the server certificate, if the PROXY header shows them. Boxed, because few
+    /// services do that.
     pub certificate: Option<Box<CertificateAlgorithms>>,
     pub agreed: Option<Agreed>,
     pub handshake: Option<HandshakeKind>,
-    /// The reason why the session that the client offered was not resumed.
+    /// Reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
-    /// The place where the session was found that the client offered and this host did not have.
+    /// Place where the session was found that the client offered and this host did not have.
     pub session_tier: Option<SessionTier>,
-    /// The fate of an encrypted hello, if the client offered one where they are opened.
+    /// Result of an encrypted hello, if the client offered one and keys are configured.
     pub ech: Option<EchResult>,
-    /// The fate of early data, if the client offered any.
+    /// Result of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
-    /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
+    /// Number of bytes, from the first, that may be early data: a limit, until the handshake's end.
     pub early_bytes_max: Option<u32>,
-    /// When the first byte came.
+    /// Time of the first byte.
     pub first_byte: Option<Instant>,
-    /// When the handshake was over.
+    /// Time of the handshake's end.
     pub established: Option<Instant>,
-    /// The server that was dialled last, by its index in the options.
+    /// Index, in the options, of the server that was dialled last.
     pub server: Option<usize>,
-    /// The parameters that the handshake with the server agreed on.
+    /// Parameters of the TLS with the server.
     pub back_agreed: Option<Agreed>,
-    /// When a server was connected, and its TLS handshake over.
+    /// Time at which a server was connected, and its TLS handshake over.
     pub connected: Option<Instant>,
     /// Application bytes from the client to the server.
     pub bytes_up: u64,
     /// Application bytes from the server to the client.
     pub bytes_down: u64,
-    /// KeyUpdate and other control records answered.
+    /// Number of KeyUpdate and other control records answered.
     pub key_updates: u32,
     /// Whether the client could have asked for TLS, and is relayed in plaintext.
     pub declined_tls: bool,
@@ -112,7 +112,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of a connection that has just been accepted.
+    /// Creates the facts of a connection that has just been accepted.
     pub fn new(id: u64, route: Route, now: Instant) -> Self {
         Self {
             id,
@@ -147,7 +147,7 @@ impl Facts {
         }
     }
 
-    /// From the first byte to the handshake's end.
+    /// Returns the time from the first byte to the handshake's end.
     pub fn handshake_time(&self) -> Option<Duration> {
         Some(self.established?.saturating_duration_since(self.first_byte?))
     }
@@ -169,10 +169,10 @@ impl Ending {
     }
 }
 
-/// The header that this service sends; empty if it sends none.
+/// Returns the PROXY header that this service sends; empty if it sends none.
 ///
 /// # Errors
-/// How the connection ends if the header cannot be made. It must not reach a server without: the
+/// Fails if the header cannot be made. The connection must not reach a server without it: the
 /// server would read a header from the client's first bytes, which can then claim anything.
 pub(crate) fn header(send: &SendProxy, facts: &Facts) -> Result<Vec<u8>, Ending> {
     let mut out = Vec::new();
@@ -189,7 +189,7 @@ pub(crate) fn header(send: &SendProxy, facts: &Facts) -> Result<Vec<u8>, Ending>
     Ok(out)
 }
 
-/// The service passes headers on, and the client has sent none since it is not trusted to.
+/// Returns the ending of a client that may not send the header that the service passes on.
 pub(crate) fn missing_header() -> Ending {
     Ending::new(Reason::ProxyHeaderMissing)
 }
@@ -251,7 +251,7 @@ fn client_tls<'a>(
         cipher: agreed.suite.map(|suite| suite.openssl_name()),
         certificate_on_connection: has_certificate && !agreed.resumed,
         certificate_in_session: has_certificate,
-        // A certificate that does not verify ends the handshake, so one that is there did.
+        // A certificate that does not verify ends the handshake, so that a present one did.
         verify: u32::from(!has_certificate),
         common_name,
         signature_algorithm: certificate.map(|one| &*one.signature),

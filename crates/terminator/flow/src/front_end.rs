@@ -1,7 +1,7 @@
-//! The client's end, from its first byte to the end of its handshake, and what seals its bytes.
+//! The client's end, from its first byte to the end of its handshake, and the sealing of its bytes.
 //!
-//! Owns the order of things: PROXY header and STARTTLS dialog where they come, ClientHello,
-//! handshake. What may follow, and what is done about a failure, is `connection`'s.
+//! Handles the order of its parts: PROXY header and STARTTLS dialog where they come, ClientHello,
+//! handshake. `connection` decides what follows, also after a failure.
 
 use std::time::Instant;
 
@@ -27,24 +27,24 @@ use crate::state::{EndState, KtlsState};
 #[derive(Default)]
 pub(crate) struct FrontEnd {
     pub(crate) state: EndState<Handshaking>,
-    /// Who encrypts, once its TLS is up.
+    /// State of the kernel's encryption, once TLS is up.
     pub(crate) ktls: KtlsState,
-    /// The client's TCP stream has ended: nothing more will come.
+    /// Whether the client's TCP stream has ended.
     pub(crate) is_ended: bool,
-    /// Bytes that come first in plaintext must not be a PROXY header.
+    /// Whether first bytes in plaintext must not be a PROXY header.
     pub(crate) may_be_header: bool,
-    /// Until then bytes that come first in plaintext may be an authority's request.
+    /// Time until which first bytes in plaintext may be an authority's request.
     pub(crate) challenge_until: Option<Instant>,
-    /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
+    /// Whether bytes for the client wait outside of our buffers: in a pipe, or in a file.
     pub(crate) is_answering: bool,
-    /// When the client was greeted, if it had to wait for that.
+    /// Time at which the client was greeted, if it had to wait for that.
     pub(crate) greeted: Option<Instant>,
-    /// How long a session that is not here is waited for, while it is.
+    /// Deadline of the search for a session beyond this host.
     pub(crate) fetch_until: Option<Instant>,
 }
 
 impl FrontEnd {
-    /// Before the first byte.
+    /// Creates the end before its first byte.
     pub(crate) fn new(expects_proxy_header: bool, settings: &Settings) -> Self {
         Self {
             state: if expects_proxy_header {
@@ -57,24 +57,24 @@ impl FrontEnd {
         }
     }
 
-    /// Whether the client has to be admitted before anything else.
+    /// Reports whether the client has to be admitted first.
     pub(crate) fn needs_admission(&self) -> bool {
         matches!(self.state.handshake(), Some(Handshaking::Admission))
     }
 
-    /// Goes on with a client that was admitted.
+    /// Continues with an admitted client.
     pub(crate) fn admit(&mut self, settings: &Settings) {
         if self.needs_admission() {
             self.state = after_header(settings);
         }
     }
 
-    /// Whether the service has to be chosen before anything else.
+    /// Reports whether the service has to be chosen first.
     pub(crate) fn needs_route(&self) -> bool {
         matches!(self.state.handshake(), Some(Handshaking::Routing))
     }
 
-    /// The session that has to be looked for before anything else.
+    /// Returns the session that has to be looked for first.
     pub(crate) fn wanted_session(&self) -> Option<OfferedSession> {
         match self.state.handshake() {
             Some(Handshaking::Fetching(key)) => Some(*key),
@@ -82,12 +82,12 @@ impl FrontEnd {
         }
     }
 
-    /// Reads the hello, once more if it had to wait for an answer.
+    /// Reads the hello, again if it had to wait for an answer.
     pub(crate) fn read_hello(&mut self) {
         self.state = EndState::Handshaking(Handshaking::hello());
     }
 
-    /// Seals the bytes for the client; `None` = it cannot be sent any now.
+    /// Returns the sealer of the bytes for the client; `None` = it cannot be sent any now.
     pub(crate) fn sealer(&mut self) -> Option<FrontSealer<'_>> {
         match &mut self.state {
             EndState::Plain => Some(FrontSealer::Plain),
@@ -103,7 +103,7 @@ impl FrontEnd {
     }
 }
 
-/// The seal of the bytes for a client. Early data is answered before the handshake is over.
+/// Sealer of the bytes for a client. Early data is answered before the handshake is over.
 pub(crate) enum FrontSealer<'f> {
     Plain,
     Early(&'f mut Handshake),
@@ -135,11 +135,11 @@ fn after_header(settings: &Settings) -> EndState<Handshaking> {
     }
 }
 
-/// How far the handshaking got.
+/// Progress of the handshake.
 pub(crate) enum Handshaking {
     /// A PROXY header has to come first.
     ProxyHeader,
-    /// The client that it names has to be admitted.
+    /// The client that the header names has to be admitted.
     Admission,
     /// The ClientHello is not yet whole.
     Hello(Reader),
@@ -153,7 +153,7 @@ pub(crate) enum Handshaking {
 
 pub(crate) enum HandshakeProgress {
     Waiting,
-    /// The hello is whole, and the client's TLS stays closed.
+    /// The hello is whole, and the client's TLS is passed through.
     Passthrough,
     Established(Established),
 }
@@ -163,8 +163,8 @@ impl Handshaking {
         Self::Hello(Reader::default())
     }
 
-    /// Works through what came in. What has to go out, alerts included, is appended to `out`, and
-    /// early data to `early`.
+    /// Processes received bytes. Bytes to send, alerts included, are appended to `out`, and early
+    /// data to `early`.
     pub(crate) fn advance(
         &mut self,
         incoming: &mut Buffer,
@@ -207,13 +207,13 @@ impl Handshaking {
         };
         let established = handshake.finish().map_err(ending_of_handshake)?;
         if established.agreed.alpn.as_deref() == Some(challenge::PROTOCOL) {
-            // RFC 8737 section 3: the handshake was all that the authority wanted.
+            // RFC 8737 section 3: the authority wanted only the handshake.
             return Err(Ending::new(Reason::AcmeValidation));
         }
         Ok(HandshakeProgress::Established(established))
     }
 
-    /// The parameters that early data goes with, all agreed on before the handshake is over.
+    /// Returns the parameters of early data, all agreed on before the handshake's end.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
@@ -222,7 +222,7 @@ impl Handshaking {
     }
 }
 
-/// Whether the header was there; it is consumed then.
+/// Consumes the PROXY header. Returns whether it was complete.
 fn take_proxy_header(
     incoming: &mut Buffer,
     settings: &Settings,
@@ -233,7 +233,7 @@ fn take_proxy_header(
     let Some(parsed) = proxy_header::read(incoming.data()).map_err(malformed)? else {
         return Ok(false);
     };
-    // With LOCAL or unknown addresses the ends of the connection itself count.
+    // The connection's own addresses count with LOCAL or unknown addresses.
     if let Some(source) = parsed.header.addresses.source() {
         facts.route.source = Some(source);
         facts.route.destination = parsed.header.addresses.destination();
@@ -255,7 +255,7 @@ enum HelloOutcome {
     Begun(Box<Handshake>),
 }
 
-/// Begins the handshake if the hello is whole and the client's TLS is ours to terminate.
+/// Begins the handshake if the hello is whole and we terminate the client's TLS.
 fn take_hello(
     reader: &mut Reader,
     incoming: &Buffer,
@@ -310,17 +310,17 @@ fn take_hello(
     Ok(HelloOutcome::Begun(Box::new(handshake)))
 }
 
-/// The bytes that stand in the place of a name, for the log.
+/// Returns the bytes in the place of a name, for the log.
 fn printable_name(bytes: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(bytes);
     let shown = text.chars().take(OTHER_NAME_CHARS_MAX);
     shown.collect::<String>().into()
 }
 
-/// The most of what is no name that is logged: as much as of a name.
+/// Most characters that are logged of an invalid name: as many as of a name.
 const OTHER_NAME_CHARS_MAX: usize = 253;
 
-/// Leaves a client's TLS closed, once it is known where its session is, if that matters.
+/// Passes a client's TLS through, once the place of its session is known, if that matters.
 fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> HelloOutcome {
     let Some(sessions) = &settings.passing_sessions else {
         return HelloOutcome::Passthrough;
@@ -358,7 +358,7 @@ fn offered_session(hello: &ClientHello<'_>) -> Box<PassingSession> {
     })
 }
 
-/// By which means a session of TLS 1.2 would be resumed, if it is.
+/// Returns the means by which a session of TLS 1.2 would be resumed.
 fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
     if hello.session_ticket().is_some_and(|ticket| !ticket.is_empty()) {
         HandshakeKind::Ticket
@@ -367,7 +367,7 @@ fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
     }
 }
 
-/// The kind of a handshake that agreed on this.
+/// Returns the kind of a handshake with these parameters.
 pub(crate) fn kind_of(
     agreed: &Agreed,
     offered: Option<HandshakeKind>,
@@ -384,7 +384,7 @@ pub(crate) fn kind_of(
     }
 }
 
-/// The most early data that a client of the service may send, in bytes.
+/// Returns the most early data that a client of the service may send, in bytes.
 pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
     match settings.tls13_sessions() {
         Tls13Sessions::Tickets => 0,
@@ -419,7 +419,7 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Ve
     Ending::with(reason, fault.to_string())
 }
 
-/// The answer that a browser without the `s` can show.
+/// Answer that a browser without the `s` can show.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 52\r\n\

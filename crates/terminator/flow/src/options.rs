@@ -1,4 +1,4 @@
-//! The options of a connection: the PROXY header to servers, time limits, kernel TLS.
+//! Options of a connection: the PROXY header to servers, time limits, kernel TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,48 +15,47 @@ use wire::tunnel::Tunnel;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub front: Front,
-    /// The PROXY header that servers get.
+    /// PROXY header sent to servers.
     pub send_proxy: SendProxy,
     /// Whether the client's hello is fingerprinted (JA4).
     pub ja4: bool,
-    /// Whether some clients are to send a PROXY header, so that no others may.
+    /// Whether some clients must send a PROXY header, so that no others may.
     pub accepts_proxy: bool,
-    /// Who has the sessions of TLS 1.2 that are made while TLS stays closed; `None` = that does not
-    /// matter.
+    /// Registry of TLS 1.2 sessions made in passthrough; `None` = they do not matter.
     pub passing_sessions: Option<PassingSessions>,
-    /// The keys that open encrypted hellos, with [`Front::Shared`]; `None` = they stay closed.
+    /// Keys that open encrypted hellos, with [`Front::Shared`]; `None` = they stay closed.
     pub ech: Option<Arc<EchKeys>>,
-    /// How TLS is originated towards servers; `None` = they get plaintext.
+    /// TLS towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
-    /// The host that servers, which are proxies, are asked for; `None` = they are the servers.
+    /// Host that proxies, configured as servers, are asked for; `None` = they are the servers.
     pub tunnel: Option<Arc<Tunnel>>,
-    /// The conversation before TLS; `None` = there is none.
+    /// Conversation before TLS; `None` = there is none.
     pub starttls: Option<Starttls>,
-    /// How long each part may take.
+    /// Time limits of each part.
     pub timeouts: Timeouts,
-    /// Whether the kernel may encrypt what is long; `None` = never.
+    /// Encryption of long data by the kernel; `None` = never.
     pub offload: Option<Offload>,
 }
 
-/// The sides that begin in plaintext and ask for TLS, and the protocol.
+/// Protocol that begins in plaintext, and the sides that ask for TLS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Starttls {
     pub dialect: Dialect,
     /// Clients, servers or both. Clients need [`Front::Terminate`], servers `back_tls`.
     pub sides: Sides,
-    /// The name that servers go by, where a dialect tells them one.
+    /// Name of the servers, for dialects that send it to them.
     pub server_name: Option<String>,
-    /// The name that mail servers are told of this host ([`HostNames::own`]).
+    /// Name of this host that mail servers get ([`HostNames::own`]).
     pub own_name: String,
 }
 
 impl Starttls {
-    /// The names that are said.
+    /// Returns the names that the dialog sends.
     pub fn names(&self) -> HostNames<'_> {
         HostNames { own: &self.own_name, server: self.server_name.as_deref() }
     }
 
-    /// Whether clients without TLS may send passwords that a server wants under TLS.
+    /// Reports whether clients without TLS may send passwords that a server wants under TLS.
     pub fn needs_password_key(&self) -> bool {
         let is_plain = self.sides.front != Some(Policy::Required);
         self.dialect == Dialect::Mysql && self.sides.back && is_plain
@@ -66,17 +65,17 @@ impl Starttls {
 #[derive(Clone, Debug)]
 pub enum Front {
     Terminate(Arc<Server>),
-    /// It stays closed: the server gets the client's records as they came.
+    /// TLS passthrough: the server gets the client's records as they came.
     Passthrough,
     /// No TLS: the client's bytes go to the server from the first one on, unless an authority asks
     /// for one of these answers.
     Plain(HttpChallenges),
-    /// The hello decides which of several services it is for. The limits are those of all of them.
+    /// The hello selects one of several services. The limits are common to all of them.
     Shared,
 }
 
 impl Settings {
-    /// The place of sessions of TLS 1.3.
+    /// Returns where sessions of TLS 1.3 are kept.
     pub(crate) fn tls13_sessions(&self) -> Tls13Sessions {
         match &self.front {
             Front::Terminate(server) => server.tls13_sessions(),
@@ -88,38 +87,38 @@ impl Settings {
 /// TLS towards the servers of a service.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
-    /// The offer to servers, and the proof that is asked of them.
+    /// The offer to servers, and the authentication that is demanded of them.
     pub client: Arc<Client>,
     /// Whether the PROXY header goes inside of TLS; else before it.
     pub header_inside: bool,
 }
 
-/// The ciphers that the kernel can use, and the length from which it is asked to.
+/// Ciphers that the kernel can use, and the length from which it is asked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Offload {
-    /// From which length on it is asked where the length is known before, in bytes.
+    /// Length, in bytes, from which the kernel is asked if the length is known before.
     pub from: u64,
     pub taken: Vec<(Version, Cipher)>,
-    /// Whether it can be given the key that follows a KeyUpdate. If not, a connection ends when its
-    /// client asks for one.
+    /// Whether the kernel can take the key that follows a KeyUpdate. If not, a connection ends when
+    /// its client asks for one.
     pub rekeys: bool,
 }
 
-/// How much more must have come in one go than [`Offload::from`] where nobody knows how much will
-/// follow.
+/// Factor on [`Offload::from`] for the bytes that must have come in one go if the total length is
+/// unknown.
 ///
-/// A response of a known length has the whole of it still before it; a stream that is relayed may
-/// end with its next byte, and the price of the hand-over (three system calls, and the kernel's own
-/// setting up of a cipher) would be lost. What has gone on for long tends to go on for as long.
+/// A response of a known length has its whole length still to come; a relayed stream may end with
+/// its next byte, and the price of the hand-over (three system calls, and the kernel's setup of a
+/// cipher) would be lost. A stream that has gone on for long tends to go on for as long.
 const RELAY_FACTOR: u64 = 8;
 
 impl Offload {
-    /// Whether the kernel can encrypt that.
+    /// Reports whether the kernel can encrypt with this version and cipher.
     pub fn takes(&self, version: Version, cipher: Cipher) -> bool {
         self.taken.contains(&(version, cipher))
     }
 
-    /// From how many bytes in one go on it is asked where the length is not known.
+    /// Returns the bytes in one go from which the kernel is asked if the length is unknown.
     pub fn relay_from(&self) -> u64 {
         self.from.saturating_mul(RELAY_FACTOR)
     }
@@ -129,7 +128,7 @@ impl Offload {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SendProxy {
     Off,
-    /// The incoming header as it came, byte for byte; needs `accept_proxy`.
+    /// The received header, byte for byte; needs `accept_proxy`.
     Pass,
     V1,
     /// Version 2, binary, with these TLVs.
@@ -152,26 +151,26 @@ pub struct ProxyTlvs {
     pub client_certificate: Option<CertificateForm>,
 }
 
-/// How a certificate is written into a TLV.
+/// Form of a certificate in a TLV.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CertificateForm {
     Der,
     Pem,
 }
 
-/// How long each part of a connection may take.
+/// Time limits of the parts of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// From accept to the handshake's end, with any PROXY header and conversation before it, and
-    /// with a login of MySQL behind it.
+    /// Time from accept to the handshake's end, with any PROXY header and conversation before it,
+    /// and with a login of MySQL behind it.
     pub handshake: Duration,
     /// One dial of one server, with its TLS handshake.
     pub dial: Duration,
-    /// From a server's connection to what it says before TLS: its greeting, and its answer to the
-    /// request for TLS.
+    /// Time from a server's connection to its answers before TLS: its greeting, and its answer to
+    /// the request for TLS.
     pub greeting: Duration,
-    /// No byte either way.
+    /// Time without a byte either way.
     pub idle: Duration,
-    /// From accept to the end of the connection; `None` = as long as both sides want.
+    /// Time from accept to the end of the connection; `None` = as long as both sides want.
     pub lifetime: Option<Duration>,
 }

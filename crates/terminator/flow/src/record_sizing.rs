@@ -1,8 +1,8 @@
-//! How long records are: short where a client would wait for long ones, else full.
+//! Length of records: short where a client would wait for long ones, else full.
 //!
 //! A client can use nothing of a record before it has all of it. At the start TCP sends few
 //! segments and waits for their acknowledgement, so that the first byte of a record of full size
-//! takes two round trips. Owns how plaintext is laid out in records, and not who seals them.
+//! takes two round trips. Handles the layout of plaintext in records, but not the sealing.
 //!
 //! Short records cost 2 to 3 µs of CPU for each start and pause of a connection, and nothing for
 //! replies of up to 4 KiB.
@@ -11,34 +11,34 @@ use std::time::Duration;
 
 use tls::record::{PLAINTEXT_BYTES_MAX, RecordLayout};
 
-/// The bytes of one TCP segment: an Ethernet frame's 1500 without the headers of IPv6 (40)
-/// and TCP (20) and TCP's timestamps (12).
+/// Bytes of one TCP segment: an Ethernet frame's 1500 without the headers of IPv6 (40) and TCP (20)
+/// and TCP's timestamps (12).
 const SEGMENT_BYTES: usize = 1428;
 
-/// Short records at the start: the segments that TCP sends before it waits (RFC 6928). What comes
-/// behind them comes later in any case, and twice as many segments at once.
+/// Short records at the start: the segments that TCP sends before it waits (RFC 6928). Later ones
+/// come later in any case, and twice as many segments at once.
 const SHORT_RECORDS: usize = 10;
 
-/// The segments of one record however fresh the connection is: they come at once, and a
-/// page of 4 KiB with its headers is sealed at the cost of one record.
+/// Segments that fit one record however fresh the connection is: they come at once, and a page of 4
+/// KiB with its headers is sealed at the cost of one record.
 const WHOLE_SEGMENTS: usize = 4;
 
-/// After so long without a byte a connection counts as fresh: so does TCP, after its retransmission
-/// timeout (RFC 5681 section 4.1), which is at most this on paths without trouble (RFC 6298).
+/// Pause after which a connection counts as fresh again: TCP does the same after its retransmission
+/// timeout (RFC 5681 section 4.1), which is at most this on good paths (RFC 6298).
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The most bytes that short records add to one of full size: if it is cut into the shortest that a
-/// service can ask for.
+/// Most bytes that short records add to one of full size, cut into the shortest that a service can
+/// ask for.
 pub(crate) const SHORT_OVERHEAD_BYTES_MAX: usize =
     PLAINTEXT_BYTES_MAX / tls::options::RECORD_BYTES_MIN * tls::record::OVERHEAD_BYTES_MAX;
 const _: () = assert!(PLAINTEXT_BYTES_MAX / tls::options::RECORD_BYTES_MIN > SHORT_RECORDS);
 
-/// How far a connection is from its start or its last pause.
+/// Distance of a connection from its start or its last pause.
 #[derive(Debug, Default)]
 pub(crate) struct RecordSizing {
     sent_bytes: usize,
-    /// The most that any record may carry, where the service limits it; then no more is laid out at
-    /// once than one record of full size carries.
+    /// Most bytes in any record, if the service limits it; then no more is laid out at once than
+    /// one record of full size carries.
     pub(crate) limit: Option<usize>,
 }
 
@@ -47,8 +47,8 @@ impl RecordSizing {
         self.sent_bytes = 0;
     }
 
-    /// Gives `count` bytes, which fill pieces for records of full size, the places that they have
-    /// in the records to be sealed; returns how many are in each record.
+    /// Moves `count` bytes, which fill pieces for records of full size, to their places in the
+    /// records to be sealed. Returns how many are in each record.
     pub(crate) fn lay_out(
         &mut self,
         space: &mut [u8],
@@ -69,26 +69,26 @@ impl RecordSizing {
             return Lengths { first, shorts: first.div_ceil(short), short, rest: count };
         }
         let window = (SHORT_RECORDS * short).saturating_sub(self.sent_bytes);
-        // Without a layout somebody else makes the records.
+        // Without overhead somebody else makes the records.
         let is_whole = overhead == 0 || count <= WHOLE_SEGMENTS * short;
         let shorts = if is_whole { 0 } else { first.min(window).div_ceil(short) };
         Lengths { first, shorts, short, rest: count }
     }
 }
 
-/// How many bytes of plaintext each record carries, in order.
+/// Number of plaintext bytes in each record, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Lengths {
     first: usize,
     shorts: usize,
-    /// Bytes in each of them.
+    /// Bytes in each short record.
     short: usize,
-    /// Bytes to come.
+    /// Bytes that still follow.
     rest: usize,
 }
 
 impl Lengths {
-    /// Makes room between the records that were one piece, the last one first.
+    /// Makes room between records that were one piece, the last one first.
     fn move_apart(&self, space: &mut [u8], layout: RecordLayout) {
         if self.shorts == 0 {
             return;
@@ -145,12 +145,12 @@ mod tests {
         RecordLayout { head: 5, tail: 16 },
     ];
 
-    /// Bytes in which a moved one shows.
+    /// Returns bytes that show if one of them was moved.
     fn pattern(count: usize) -> Vec<u8> {
         (0..count).map(|index| (index / 251 + index) as u8).collect()
     }
 
-    /// The content of the records, and how long they are.
+    /// Returns the content of the records, and their lengths.
     fn laid_out(
         sizing: &mut RecordSizing,
         count: usize,

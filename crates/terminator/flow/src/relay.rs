@@ -1,7 +1,7 @@
 //! The two directions of an established connection: records to plaintext and plaintext to records.
 //!
-//! Owns the bytes on their way and when more may be read: a direction reads on only after what it
-//! read before has been sent, so a slow reader on one side holds back the writer on the other
+//! Handles the bytes on their way and when more may be read: a direction reads on only after its
+//! earlier bytes have been sent, so a slow reader on one side slows the writer on the other
 //! (back-pressure), and a direction never holds more than one buffer of each kind.
 
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ use tls::traffic::{RecordContent, RecordSealer, Traffic, TrafficFault};
 use crate::buffer::{Buffer, BufferSize, Inbox, Pool, RECORDS_LARGE};
 use crate::record_sizing::{RecordSizing, SHORT_OVERHEAD_BYTES_MAX};
 
-/// How long tickets wait for an answer to be sent with. It saves a packet of their own, and a
+/// Time that tickets wait to be sent together with an answer. It saves a packet of their own, but a
 /// client that opens more connections meanwhile does not resume.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
-/// The room that one read takes when it is encrypted.
+/// Room that one read takes when it is encrypted.
 const RECORD_ROOM: usize = PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX + SHORT_OVERHEAD_BYTES_MAX;
 
-/// The layout of bytes that are relayed as they come.
+/// Layout of bytes that are relayed as they come.
 pub(crate) const AS_IS: RecordLayout = RecordLayout { head: 0, tail: 0 };
 
-/// How a side's stream of bytes ended.
+/// Kind of end of a side's stream of bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StreamEnd {
     CloseNotify,
     Fin,
-    /// With TCP's FIN, where no TLS of ours could say more.
+    /// TCP's FIN, without TLS of ours that could say more.
     Plain,
 }
 
-/// The result of decrypting records.
+/// Result of decrypting records.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Decrypted {
     /// Bytes of application data.
@@ -41,18 +41,18 @@ pub(crate) struct Decrypted {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DecryptFault {
-    /// A record or message that is not allowed.
+    /// Record or message that is not allowed.
     Traffic(TrafficFault),
-    /// The client's own fatal alert.
+    /// Fatal alert of the client.
     Alert(u8),
 }
 
-/// The fault after which nothing more can be relayed from a server's records to the client's.
+/// A fault that stops the relay of a server's records to the client's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RelayFault {
     /// The server sent a record or message that is not allowed.
     Server(TrafficFault),
-    /// The key that the client's records are sealed with may not be used any more.
+    /// The key of the client's records must not be used any more.
     Client(KeyExhausted),
 }
 
@@ -68,24 +68,24 @@ impl From<KeyExhausted> for RelayFault {
     }
 }
 
-/// From the client to the server.
+/// Direction from the client to the server.
 #[derive(Debug, Default)]
 pub(crate) struct Up {
-    /// Records as they came; before the handshake is over, its messages.
+    /// Records as received; before the end of the handshake, its messages.
     pub(crate) inbox: Inbox,
-    /// The plaintext of the records, not yet sent on.
+    /// Plaintext of the records, not yet sent on.
     pub(crate) plain: Option<Buffer>,
     pub(crate) end: Option<StreamEnd>,
-    /// The server takes no more: what the client still sends has no reader.
+    /// Whether the server takes no more: nobody reads what the client still sends.
     pub(crate) is_refused: bool,
 }
 
-/// From the server to the client.
+/// Direction from the server to the client.
 #[derive(Debug, Default)]
 pub(crate) struct Down {
-    /// Records not yet sent; before the handshake is over, its messages.
+    /// Records not yet sent; before the end of the handshake, its messages.
     pub(crate) records: Option<Buffer>,
-    /// They wait for others to be sent with, no longer than this.
+    /// Time until which the records wait to be sent with others.
     pub(crate) held_until: Option<Instant>,
     pub(crate) is_ended: bool,
     is_bulk: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Down {
 }
 
 impl Up {
-    /// The room for records, or for a message that may be longer; `None` = nothing is read now.
+    /// Returns room for records, or for a message that may be longer; `None` = nothing is read now.
     pub(crate) fn room(&mut self, is_message: bool, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.plain.is_some() || self.end.is_some() || self.is_refused {
             return None;
@@ -101,7 +101,7 @@ impl Up {
         Some(if is_message { self.inbox.message_room(pool) } else { self.inbox.room(pool) })
     }
 
-    /// Takes what has come as it is: there is no TLS of ours around it. Returns the bytes.
+    /// Takes the received bytes as they are, without TLS of ours. Returns their number.
     pub(crate) fn pass(&mut self) -> usize {
         let Some(bytes) = self.inbox.buffer.take() else {
             return 0;
@@ -111,7 +111,7 @@ impl Up {
         count
     }
 
-    /// Opens the whole records that are there.
+    /// Decrypts the complete records.
     pub(crate) fn decrypt(
         &mut self,
         traffic: &mut Traffic,
@@ -121,7 +121,7 @@ impl Up {
         let Some(records) = self.inbox.buffer.as_mut().filter(|_| self.end.is_none()) else {
             return Ok(decrypted);
         };
-        // What was decrypted before has been sent, or is early data: that waits for a server.
+        // Bytes decrypted before have been sent, or are early data that waits for a server.
         if let Some(plain) = &mut self.plain {
             plain.reserve(records.data().len());
         }
@@ -150,22 +150,22 @@ impl Up {
         }
         pool.give_if_empty(&mut self.plain);
         if self.end.is_some() {
-            // Nothing after close_notify counts (RFC 8446 section 6.1).
+            // Data after close_notify is ignored (RFC 8446 section 6.1).
             pool.give_all(&mut self.inbox.buffer);
         }
         self.inbox.keep_rest(pool);
         Ok(decrypted)
     }
 
-    /// Adds early data, which the handshake has decrypted. What no server has taken is held; how
-    /// much there can be is bounded by the service's setting.
+    /// Adds early data, which the handshake has decrypted. It is held until a server takes it; the
+    /// service's setting limits its size.
     pub(crate) fn add_early(&mut self, bytes: &[u8], pool: &mut Pool) {
         if !self.is_refused {
             self.plain.get_or_insert_with(|| pool.take(BufferSize::Small)).append(bytes);
         }
     }
 
-    /// Bytes that no server has been sent yet.
+    /// Returns the number of bytes that no server has been sent yet.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.plain.as_ref().map_or(0, |plain| plain.data().len())
     }
@@ -207,7 +207,7 @@ fn seal_laid_out(
 }
 
 impl Down {
-    /// The room for plaintext: pieces of a record's size, to be filled in order with one
+    /// Returns room for plaintext: pieces of a record's size, to be filled in order with one
     /// vectored read; `None` = not now.
     pub(crate) fn room<'a>(
         &'a mut self,
@@ -226,7 +226,7 @@ impl Down {
         Some(pieces.map(move |record| &mut record[layout.head..][..PLAINTEXT_BYTES_MAX]))
     }
 
-    /// No record carries more than this.
+    /// Limits the plaintext of each record.
     pub(crate) fn limit_records(&mut self, plain_bytes_max: Option<usize>) {
         self.sizing.limit = plain_bytes_max;
     }
@@ -245,15 +245,15 @@ impl Down {
         let layout = seal.layout();
         let records = self.records.as_mut().expect("bytes were received into this buffer");
         let count_max = if records.is_large() { RECORDS_LARGE } else { 1 };
-        // Once a read no longer fills one record, small buffers do.
+        // Small buffers are enough once a read no longer fills one record.
         self.is_bulk = count >= PLAINTEXT_BYTES_MAX;
         self.held_until = None;
         assert!(count <= count_max * PLAINTEXT_BYTES_MAX, "no more came than there was room");
         seal_laid_out(records, &mut self.sizing, count, layout, seal)
     }
 
-    /// Opens the whole records of a server that are there and find room, and seals what they carry
-    /// where it lies; the bytes of it, and the first thing in them that is no data.
+    /// Decrypts a server's complete records as far as there is room, and seals their content in
+    /// place. Returns the bytes of it, and the first content that is no data.
     pub(crate) fn relay(
         &mut self,
         incoming: &mut Buffer,
@@ -272,7 +272,7 @@ impl Down {
             };
             let is_bulk = incoming.is_large();
             let records = self.records.get_or_insert_with(|| pool.take_for(is_bulk));
-            // What is opened is no longer than its record.
+            // Opened data is no longer than its record.
             if records.space().len() < RECORD_ROOM.max(layout.head + bytes) {
                 self.held_until = None;
                 break;
@@ -303,7 +303,7 @@ impl Down {
         &all[all.len() - count..]
     }
 
-    /// Whether the last read was of at least a full record.
+    /// Reports whether the last read was of at least a full record.
     pub(crate) fn is_bulk(&self) -> bool {
         self.is_bulk
     }
@@ -316,7 +316,7 @@ impl Down {
         }
     }
 
-    /// Appends bytes of the server's that were in hands of our own, sealed.
+    /// Appends bytes of the server that were in buffers of our own, sealed.
     pub(crate) fn append_data(
         &mut self,
         bytes: &[u8],
@@ -327,7 +327,7 @@ impl Down {
         for part in bytes.chunks(self.sizing.limit.unwrap_or(PLAINTEXT_BYTES_MAX)) {
             self.release();
             let records = self.records.get_or_insert_with(|| pool.take(BufferSize::Small));
-            // Without a record of its own for the first bytes after a pause: a reply is short.
+            // The first bytes after a pause get no record of their own, because a reply is short.
             let record_bytes = layout.head + part.len() + layout.tail;
             records.reserve(record_bytes);
             let record = &mut records.space()[..record_bytes];
@@ -338,8 +338,8 @@ impl Down {
         Ok(())
     }
 
-    /// Keeps what waits for a moment, to be sent with what follows, if a full record finds room
-    /// behind it.
+    /// Holds waiting bytes for a moment, to be sent with later ones, if a full record has room
+    /// behind them.
     pub(crate) fn hold(&mut self, now: Instant) {
         let has_room = |records: &mut Buffer| records.space().len() >= RECORD_ROOM;
         if !self.is_sent() && self.records.as_mut().is_some_and(has_room) {
@@ -351,7 +351,7 @@ impl Down {
         self.held_until = None;
     }
 
-    /// Appends a record of ours behind what waits to be sent, if it can be records.
+    /// Appends a record of ours behind the waiting bytes.
     pub(crate) fn append_record(
         &mut self,
         pool: &mut Pool,
@@ -370,7 +370,7 @@ impl Down {
         records.map_or(&[], |records| records.data())
     }
 
-    /// Whether nothing waits, held or not.
+    /// Reports whether nothing waits, held or not.
     pub(crate) fn is_sent(&self) -> bool {
         self.records.as_ref().is_none_or(Buffer::is_empty)
     }

@@ -1,10 +1,10 @@
-//! The states of a connection: the stage of the whole, and of either end, from plaintext to TLS
-//! that the kernel seals; and of one whose hello came encrypted (ECH, RFC 9849) and was opened.
+//! The states of a connection: the stage of the whole, the state of either end, from plaintext to
+//! TLS that the kernel seals, and the state of an opened encrypted hello (ECH, RFC 9849).
 //!
-//! Owns how long a stage may last; the steps of an end, which are the same for clients and servers;
-//! and how far a hand-over to the kernel (kTLS) got and when it is worth its price. It cannot be
-//! undone: no kernel gives its half of a connection back. Of an encrypted hello it owns whether the
-//! server asks for a second one, and the opening of that.
+//! Handles the time limits of stages; the steps of an end, which are the same for clients and
+//! servers; and the progress of a hand-over to the kernel (kTLS) and whether it is worth its price.
+//! The hand-over cannot be undone: no kernel gives its half of a connection back. For an encrypted
+//! hello, handles whether the server asks for a second one, and opens that.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -22,12 +22,12 @@ use crate::facts::Ending;
 use crate::options::{Starttls, Timeouts};
 use crate::relay::StreamEnd;
 
-/// How long a client that has been sent an alert may take to read it and close. Closing at once
-/// would reset the connection if bytes of the client's were unread, and lose the alert.
+/// Time for a client that has been sent an alert to read it and close. Closing at once would reset
+/// the connection if bytes of the client were unread, and lose the alert.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 
-/// How long a client that has been sent the server's end may go on without a byte. What it still
-/// sends has a reader only if the server closed one direction, and few do.
+/// Time without a byte for a client that has been sent the server's end. Its bytes have a reader
+/// only if the server closed one direction, and few do.
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) enum ConnectionStage {
@@ -37,14 +37,13 @@ pub(crate) enum ConnectionStage {
     Dialling { since: Instant },
     /// Bytes go both ways.
     Relaying,
-    /// Last bytes go to the client, what it still sends is dropped.
+    /// Last bytes go to the client, its own bytes are dropped.
     Closing { until: Instant, dropped: usize },
     /// The connection has ended, and is to be closed.
     Over,
 }
 
-/// An event on the server's side that waits for the end of a handshake that early
-/// data came before.
+/// An event on the server's side that waits for the end of a handshake with early data.
 pub(crate) enum Postponed {
     /// The server's stream has ended.
     BackEnd,
@@ -52,7 +51,7 @@ pub(crate) enum Postponed {
     BackFailure(Ending),
 }
 
-/// The side that ended its stream first has ended the connection.
+/// Returns the ending if a side has ended its stream: the first to do so has ended the connection.
 pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option<Reason> {
     match (up, is_down_ended) {
         (Some(StreamEnd::CloseNotify | StreamEnd::Plain), _) => Some(Reason::ClientClosed),
@@ -63,19 +62,19 @@ pub(crate) fn first_to_end(up: Option<StreamEnd>, is_down_ended: bool) -> Option
 }
 
 impl ConnectionStage {
-    /// The last bytes go to the client.
+    /// Begins the stage in which the last bytes go to the client.
     pub(crate) fn closing(now: Instant) -> Self {
         Self::Closing { until: now + CLOSING_MAX, dropped: 0 }
     }
 
-    /// Starts the time of a dial, if one is under way.
+    /// Restarts the time limit of a dial, if one is under way.
     pub(crate) fn restart_dial(&mut self, now: Instant) {
         if let Self::Dialling { since } = self {
             *since = now;
         }
     }
 
-    /// When it has lasted too long. The handshake has a limit of its own.
+    /// Returns the deadline of the stage. The handshake has a limit of its own.
     pub(crate) fn deadline(
         &self,
         timeouts: &Timeouts,
@@ -94,11 +93,11 @@ impl ConnectionStage {
     }
 }
 
-/// The conversation before TLS, as [`wire::starttls`] leads it. It goes on under TLS until nothing
-/// is left to rewrite.
+/// Conversation before TLS, led by [`wire::starttls`]. It goes on under TLS until nothing is left
+/// to rewrite.
 pub(crate) struct StarttlsTalk {
     pub(crate) dialog: Dialog,
-    /// A request that goes to every server, and not to one.
+    /// Request that goes to every server instead of one.
     pub(crate) broadcast: Option<Broadcast>,
 }
 
@@ -117,19 +116,19 @@ impl StarttlsTalk {
     }
 }
 
-/// The state of an end whose TLS is set up by `H`.
+/// State of an end whose TLS is set up by `H`.
 #[derive(Default)]
 pub(crate) enum EndState<H> {
-    /// Bytes go as they come.
+    /// Bytes are relayed as they come.
     #[default]
     Plain,
-    /// A proxy is asked for the server; what follows on that is not made yet.
+    /// A proxy is asked for the server; the following state is not made yet.
     Tunnel(Box<TunnelDialog>),
     /// A STARTTLS dialog goes on, and the handshake may follow it.
     Dialog(H),
     Handshaking(H),
     Tls(Box<Traffic>),
-    /// No more is read; an alert may wait to be sent.
+    /// Reading has ended; an alert may wait to be sent.
     Closed,
 }
 
@@ -150,7 +149,7 @@ impl<H> EndState<H> {
         matches!(self, Self::Tunnel(_))
     }
 
-    /// Whether a tunnel or TLS may still come up.
+    /// Reports whether a tunnel or TLS may still come up.
     pub(crate) fn is_opening(&self) -> bool {
         self.is_in_tunnel() || self.is_in_dialog() || self.is_handshaking()
     }
@@ -204,11 +203,11 @@ enum Encryption {
     /// Our record layer, to the end.
     #[default]
     Ours,
-    /// Our record layer while little is sent; the bytes that have come in one go.
+    /// Our record layer while little is sent; counts the bytes that have come in one go.
     OursSoFar {
         run_bytes: u64,
     },
-    /// Our record layer, until all that it encrypted has been sent.
+    /// Our record layer, until all its encrypted bytes have been sent.
     Wanted,
     /// Neither: the kernel was asked and has not answered.
     Asked,
@@ -217,24 +216,24 @@ enum Encryption {
     KernelRekeying,
 }
 
-/// Who encrypts what a client is sent, and the records without data that the kernel has to send.
+/// State of the encryption to a client, and the records without data for the kernel to send.
 #[derive(Debug, Default)]
 pub(crate) struct KtlsState {
     encryption: Encryption,
-    /// Records that carry no application data, not yet sent: an answer to the client, and the end.
+    /// Waiting records without application data: an answer to the client, and the end.
     pub(crate) records: VecDeque<ControlRecord>,
 }
 
 impl KtlsState {
-    /// The kernel may be asked.
+    /// Allows the kernel to be asked.
     pub(crate) fn allow(&mut self) {
         if self.encryption == Encryption::Ours {
             self.encryption = Encryption::OursSoFar { run_bytes: 0 };
         }
     }
 
-    /// Counts `count` bytes that were received at once. A run ends where less comes than fills a
-    /// record.
+    /// Counts `count` bytes that were received at once. A run ends when fewer bytes come than fill
+    /// a record.
     pub(crate) fn received(&mut self, count: usize, from: u64) {
         if let Encryption::OursSoFar { run_bytes } = &mut self.encryption {
             let before = if count < PLAINTEXT_BYTES_MAX { 0 } else { *run_bytes };
@@ -244,14 +243,14 @@ impl KtlsState {
         }
     }
 
-    /// Wants the kernel if at least `from` bytes are sent in one go.
+    /// Requests the kernel if at least `from` bytes are sent in one go.
     pub(crate) fn expect(&mut self, bytes: u64, from: u64) {
         if matches!(self.encryption, Encryption::OursSoFar { .. }) && bytes >= from {
             self.encryption = Encryption::Wanted;
         }
     }
 
-    /// Whether the kernel has not refused.
+    /// Reports whether the kernel has not refused.
     pub(crate) fn may_be_kernel(&self) -> bool {
         self.encryption != Encryption::Ours
     }
@@ -272,13 +271,13 @@ impl KtlsState {
         matches!(self.encryption, Encryption::Kernel | Encryption::KernelRekeying)
     }
 
-    /// Whether no data may be sent now.
+    /// Reports whether no data may be sent now.
     pub(crate) fn holds_back(&self) -> bool {
         let is_between = matches!(self.encryption, Encryption::Asked | Encryption::KernelRekeying);
         is_between || !self.records.is_empty()
     }
 
-    /// Removes the first record, which was sent; whether the kernel needs its next key now.
+    /// Removes the first record, which was sent. Returns whether the kernel needs its next key now.
     pub(crate) fn record_sent(&mut self) -> bool {
         let is_key_update = self.records.pop_front().is_some_and(|record| record.is_key_update());
         if is_key_update {
@@ -288,19 +287,19 @@ impl KtlsState {
     }
 }
 
-/// A connection whose hello was opened, until its server has taken a hello.
+/// State of a connection whose hello was opened, until its server has accepted a hello.
 pub(crate) struct HiddenHello {
     context: EchContext,
     pub(crate) watch: RetryWatch,
     pub(crate) gate: RecordGate,
-    /// The server asks for a second hello, which is read by this.
+    /// Reader of the second hello, if the server asks for one.
     pub(crate) second: Option<Reader>,
 }
 
-/// The second hello, as far as it has come.
+/// Progress of the second hello.
 pub(crate) enum SecondHello {
     NotWhole,
-    /// The inner hello, and how many bytes it takes the place of.
+    /// Inner hello, and the number of bytes that it replaces.
     Opened(Vec<u8>, usize),
     Refused(EchFault),
 }

@@ -1,5 +1,5 @@
-//! The state machine against a real TLS client and a backend in memory, by seed,
-//! with our own record layer.
+//! The state machine against a real TLS client and a backend in memory, by seed, with our own
+//! record layer.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 

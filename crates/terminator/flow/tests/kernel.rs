@@ -1,5 +1,5 @@
-//! The state machine against a real TLS client and a backend in memory, by seed,
-//! with a kernel that comes to seal what is sent.
+//! The state machine against a real TLS client and a backend in memory, by seed, with a simulated
+//! kernel that takes over the sealing.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 

@@ -1,11 +1,10 @@
-//! The cost of peers with many hosts: the protocol itself, in virtual time. Prints a table in
-//! Markdown.
+//! Benchmark of the peers' protocol with many hosts, in virtual time. Prints a table in Markdown.
 //!
 //!     cargo bench -p session --bench many_hosts -- [HOSTS...]
 //!
 //! All hosts begin at once. For a second each makes sessions; then one of a hundred datagrams is
 //! lost, and clients move to other hosts; then a tenth of the hosts starts anew. Sockets and the
-//! cipher are not here: a datagram that finds a full buffer is not lost, and the time per datagram
+//! cipher are left out: a datagram that finds a full buffer is not lost, and the time per datagram
 //! is the protocol's alone.
 
 #![allow(clippy::disallowed_methods, reason = "a program is its own clock")]
@@ -25,17 +24,17 @@ use network::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Sessions of all hosts in that second: enough to be counted, and few enough for a thousand
-/// hosts that keep all of them.
+/// Sessions of all hosts in that second: enough to be counted, and few enough for a thousand hosts
+/// that keep all of them.
 const SESSIONS: u32 = 1000;
 
 /// Clients that move to another host, where one of a hundred sessions did not arrive.
 const MOVES: u32 = 1000;
 
-/// How often what a datagram costs is measured.
+/// Number of measurements of a datagram's cost.
 const BATCHES: usize = 20;
 
-/// Signs of life of each host that are made at a time: the oldest is still in the time window.
+/// Heartbeats of each host that are made at a time: the oldest is still in the time window.
 const ROUNDS: usize = 20;
 
 fn main() {
@@ -90,7 +89,7 @@ fn row(hosts: usize) -> Vec<String> {
     ]
 }
 
-/// Datagrams and bytes of all hosts.
+/// Number of datagrams and bytes of all hosts.
 #[derive(Clone, Copy)]
 struct Count {
     sent: f64,
@@ -121,8 +120,8 @@ impl Count {
     }
 }
 
-/// One of a hundred datagrams is lost: the share of the sessions that did not arrive which were
-/// fetched, and how many hosts answered for each.
+/// Loses one of a hundred datagrams. Returns the percentage of lost sessions that were fetched, and
+/// how many hosts answered for each.
 fn moves(network: &mut Network) -> (f64, f64) {
     let hosts = network.hosts.len();
     network.weather.lost = 10;
@@ -147,8 +146,8 @@ fn moves(network: &mut Network) -> (f64, f64) {
     (f64::from(found) / missed * 100.0, answers as f64 / missed)
 }
 
-/// The cost of a sign of life for the last host, from each of the others in turn: the least of some
-/// batches, which is what the others' work did not disturb.
+/// Measures the cost of a heartbeat for the last host, from each of the others in turn: the least
+/// of some batches, because that is the least disturbed.
 fn receive_ns(network: &mut Network) -> f64 {
     let last = network.hosts.len() - 1;
     let batches = (0..BATCHES).map(|_| {
@@ -159,7 +158,7 @@ fn receive_ns(network: &mut Network) -> f64 {
         }
         let begun = Instant::now();
         for (host, datagram) in &datagrams {
-            // Why it was dropped is counted.
+            // The host counts the reason for dropping it.
             let _ = network.arrive(last, *host as u16, datagram);
         }
         begun.elapsed().as_nanos() as f64 / datagrams.len() as f64
@@ -174,8 +173,8 @@ fn sign(network: &mut Network, host: usize) -> Vec<u8> {
     std::iter::from_fn(|| mesh.poll_transmit()).last().unwrap().1
 }
 
-/// A tenth of the hosts starts at once: datagrams that came in until they had all sessions, at
-/// each of the others and at each of them, and how long that took.
+/// Restarts a tenth of the hosts at once. Returns the datagrams received until they had all
+/// sessions, at each of the other hosts and at each restarted one, and how long that took.
 fn restarts(network: &mut Network) -> [f64; 3] {
     let hosts = network.hosts.len();
     let starting = (hosts / 10).max(1);
@@ -192,7 +191,7 @@ fn restarts(network: &mut Network) -> [f64; 3] {
     let begun = network.now;
     let has_all = |network: &Network| {
         let mut starting = network.hosts[..starting].iter();
-        // Who sends them has lost some of them.
+        // The sending hosts have lost some of the sessions themselves.
         starting.all(|host| host.1.0.borrow().len() * 100 >= held * 98)
     };
     while !has_all(network) && network.now < begun + 60 * SECOND {

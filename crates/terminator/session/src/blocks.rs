@@ -1,14 +1,14 @@
-//! The memory in blocks of one size, and how entries lie in them.
+//! The memory in blocks of one size, and the layout of entries in them.
 //!
-//! Owns every word's meaning, and the part that one owner has of the words. Making memory, and
-//! asking for it ahead of its use, is the machine's, and so the caller's. What stands here may have
-//! been written by a process that was killed half-way, or that somebody had taken over: each value
-//! read is checked or means nothing beyond itself, and what is to be believed is sealed.
+//! Handles the meaning of every word, and one owner's part of the words. Allocating and prefetching
+//! memory is the caller's task. A killed process, or an attacker, may have written the memory: each
+//! value read is checked or means nothing beyond itself, and data that must be trusted is sealed.
 //!
-//! A block has 32 words. The first of an entry holds `mark (16), length (16), next block (32)`, the
-//! hash of the key, the time of the put, whether it was ever used, nonce and tag (4 words), and the
-//! first 24 words of the sealed value; a further one `mark, 0, next block` and 31 words. The mark
-//! of an entry's first block is written last and erased first: half an entry has no mark.
+//! A block has 32 words. The first block of an entry holds
+//! `mark (16), length (16), next block (32)`, the hash of the key, the time of the put, whether it
+//! was ever used, nonce and tag (4 words), and the first 24 words of the sealed value; a further
+//! one holds `mark, 0, next block` and 31 words. The mark of an entry's first block is written last
+//! and erased first: half an entry has no mark.
 
 use std::fmt::{self, Debug, Formatter};
 use std::num::NonZeroU32;
@@ -20,27 +20,27 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::tiers::Sealed;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
-/// name, and as its key 33, which the first block holds with room for another fifty.
+/// name, and 33 as its key, which the first block holds with room for another fifty.
 pub(crate) const BLOCK_WORDS: usize = 32;
 
-/// The longest key: a TLS session id has 32 bytes at most (RFC 5246, 7.4.1.2); as much again is for
-/// the caller's prefix.
+/// Longest key: a TLS session id has at most 32 bytes (RFC 5246, 7.4.1.2); as much again is for the
+/// caller's prefix.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
 
-/// The longest value: a session with a chain of three client certificates, twice over.
+/// Longest value: a session with a chain of three client certificates, twice over.
 pub(crate) const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// The most that is sealed: a value, its key, and the key's length.
+/// Most bytes that are sealed: a value, its key, and the key's length.
 pub(crate) const SEALED_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + 1;
 
-/// Blocks that the longest value takes.
+/// Blocks of the longest value.
 pub(crate) const VALUE_BLOCKS_MAX: usize = blocks_of(SEALED_BYTES_MAX);
 
 const WORD_BYTES: usize = size_of::<u64>();
 const FIRST_WORDS: Range<usize> = 8..BLOCK_WORDS;
 const FURTHER_WORDS: Range<usize> = 1..BLOCK_WORDS;
 
-/// A block that was never used: all after it are the same.
+/// Mark of a block that was never used; no later block was either.
 const NEVER: u64 = 0;
 const FREE: u64 = 0x4652;
 const FIRST: u64 = 0x4649;
@@ -53,25 +53,25 @@ const PUT_AT: usize = 2;
 const USED: usize = 3;
 const SEALED: Range<usize> = 4..8;
 
-/// How many blocks a value of this length takes.
+/// Returns the number of blocks that a value of this length takes.
 pub(crate) const fn blocks_of(length: usize) -> usize {
     let first = (FIRST_WORDS.end - FIRST_WORDS.start) * WORD_BYTES;
     let further = (FURTHER_WORDS.end - FURTHER_WORDS.start) * WORD_BYTES;
     1 + length.saturating_sub(first).div_ceil(further)
 }
 
-/// A place among the blocks, counted from 1: so that "none" takes no room.
+/// A block's place, counted from 1 so that an `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BlockSlot(NonZeroU32);
 
 impl BlockSlot {
-    /// The place with this index; `None` if it is past all that 32 bits can name.
+    /// Returns the place with this index; `None` if 32 bits cannot hold its number.
     pub(crate) fn new(index: usize) -> Option<Self> {
         let number = u32::try_from(index).ok()?.checked_add(1)?;
         Self::from_number(number)
     }
 
-    /// The reverse of [`Self::number`]; `None` for 0.
+    /// Reverses [`Self::number`]; `None` for 0.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         NonZeroU32::new(number).map(Self)
     }
@@ -89,7 +89,7 @@ impl BlockSlot {
 pub(crate) struct EntryHeader {
     pub(crate) hash: u64,
     pub(crate) put_at_ms: u64,
-    /// Bytes of the value.
+    /// Bytes of the sealed value.
     pub(crate) length: u16,
     pub(crate) sealed: Sealed,
 }
@@ -108,12 +108,12 @@ pub(crate) enum BlockState {
     },
 }
 
-/// Some of the memory's blocks, which one shard owns.
+/// The part of the memory's blocks that one shard owns.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks(MemoryWords);
 
 impl Blocks {
-    /// As many blocks as there are whole ones.
+    /// Makes as many blocks as fit whole into these words.
     pub(crate) fn new(words: MemoryWords) -> Self {
         Self(words)
     }
@@ -122,12 +122,12 @@ impl Blocks {
         self.0.len() / BLOCK_WORDS
     }
 
-    /// Asks for all of a block, so that none of its lines is waited for alone.
+    /// Prefetches a whole block, so that none of its lines is waited for alone.
     pub(crate) fn fetch(&self, slot: BlockSlot) {
         self.0.fetch(slot.index() * BLOCK_WORDS, BLOCK_WORDS);
     }
 
-    /// The hash that a first block says.
+    /// Returns the hash that a first block holds.
     pub(crate) fn hash(&self, slot: BlockSlot) -> u64 {
         self.block(slot)[HASH].load(Relaxed)
     }
@@ -143,7 +143,7 @@ impl Blocks {
         }
     }
 
-    /// The header of a first block; of any other, one that fits no value.
+    /// Returns the header of a first block; for any other block, a header that fits no value.
     pub(crate) fn header(&self, slot: BlockSlot) -> EntryHeader {
         let block = self.block(slot);
         EntryHeader {
@@ -154,7 +154,7 @@ impl Blocks {
         }
     }
 
-    /// Writes an entry to these blocks, as many as its length takes.
+    /// Writes an entry to these blocks, which must be as many as its length takes.
     pub(crate) fn write(&self, slots: &[BlockSlot], header: &EntryHeader, value: &[u8]) {
         assert!(slots.len() == blocks_of(value.len()) && value.len() == usize::from(header.length));
         slots.iter().for_each(|slot| self.mark(*slot, FREE, 0, None));
@@ -192,7 +192,7 @@ impl Blocks {
         value.extend_from_slice(&bytes[..wanted.min(words.len() * WORD_BYTES)]);
     }
 
-    /// Notes that an entry was used, for a successor.
+    /// Marks an entry as used, for a successor process.
     pub(crate) fn note_use(&self, slot: BlockSlot) {
         self.block(slot)[USED].store(1, Relaxed);
     }
@@ -201,7 +201,7 @@ impl Blocks {
         self.block(slot)[USED].load(Relaxed) == 1
     }
 
-    /// Makes a block free, all zeros behind its mark.
+    /// Frees a block: all words behind its mark become zero.
     pub(crate) fn clear(&self, slot: BlockSlot) {
         self.mark(slot, FREE, 0, None);
         let rest = &self.block(slot)[STATE + 1..];
@@ -211,8 +211,8 @@ impl Blocks {
     fn mark(&self, slot: BlockSlot, mark: u64, length: u16, next: Option<BlockSlot>) {
         let next = next.map_or(0, BlockSlot::number);
         let state = mark | u64::from(length) << 16 | u64::from(next) << 32;
-        // After a first block's other words, in the order of the program: a process that is
-        // killed leaves what it has written so far.
+        // The mark is written after a first block's other words, in program order, because a
+        // process that is killed leaves what it has written so far.
         self.block(slot)[STATE].store(state, Release);
         std::sync::atomic::fence(Release);
     }
@@ -241,10 +241,10 @@ fn write_bytes(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Times of two processes are counted from the same moment, measured twice.
+/// Tolerance between the times of two processes, which count from the same moment, measured twice.
 const CLOCK_DIFFERENCE_MS: u64 = 1000;
 
-/// An entry that was found.
+/// An entry that an earlier process left.
 #[derive(Debug)]
 pub(crate) struct Survivor {
     pub(crate) first: BlockSlot,
@@ -260,11 +260,11 @@ pub(crate) struct SurvivorLimits {
     pub(crate) entries_max: usize,
 }
 
-/// Judges what an earlier process left: what has the form of an entry, once, and is young enough,
-/// survives. Whether its value was changed is seen when it is opened.
+/// Finds the entries that an earlier process left: an entry survives if its form is valid and it is
+/// young enough. Changes to its value are noticed when it is opened.
 ///
-/// Returns how many blocks were ever used, and the entries among them: the youngest, from old to
-/// new. No block is in two of them.
+/// Returns how many blocks were ever used, and the youngest entries among them, from old to new. No
+/// block belongs to two of them.
 pub(crate) fn survivors(
     blocks: &Blocks,
     wanted: SurvivorLimits,
@@ -303,8 +303,8 @@ fn is_young(put_at_ms: u64, wanted: SurvivorLimits) -> bool {
     is_past && wanted.now_ms.saturating_sub(put_at_ms) < wanted.lifetime_ms
 }
 
-/// Follows an entry through its blocks; `false` if they are not as many as its length takes, or
-/// another entry has one of them.
+/// Follows an entry through its blocks; `false` if their number does not fit its length, or another
+/// entry has one of them.
 fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
     let wanted = blocks_of(usize::from(one.header.length)) - 1;
     let mut next = std::mem::take(&mut one.further).pop();
@@ -326,12 +326,12 @@ fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
     is_whole
 }
 
-/// The abilities of the machine that a store can use beyond plain memory. It works without.
+/// Abilities of the machine that a store can use beyond plain memory, but does not need.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineWords {
-    /// Makes a number of zero words of this process's own: large pages make a large store faster.
+    /// Allocates zero words of this process's own: large pages make a large store faster.
     pub words: fn(usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    /// Asks for words that will be read soon, and does not wait until they are here.
+    /// Prefetches words that will be read soon, without waiting for them.
     pub fetch: fn(&[AtomicU64]),
 }
 
@@ -353,7 +353,7 @@ pub(crate) struct MemoryWords {
 }
 
 impl MemoryWords {
-    /// The words of this range, as far as there are any.
+    /// Takes the words of this range, as far as they exist.
     pub(crate) fn new(
         all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
         range: Range<usize>,
@@ -367,7 +367,7 @@ impl MemoryWords {
         self.range.len()
     }
 
-    /// `count` words from `start`, which are ours.
+    /// Returns `count` words from `start`, which must be ours.
     pub(crate) fn at(&self, start: usize, count: usize) -> &[AtomicU64] {
         assert!(start + count <= self.len(), "the words are another's");
         let start = self.range.start + start;

@@ -1,27 +1,26 @@
-//! A shard's rows, one a block, the lists that run through them, and the hash table by which
-//! entries are found: lines, each of which the machine reads at once.
+//! A shard's rows, one a block, the lists that run through them, and the hash table that finds
+//! entries: lines, each of which the machine reads at once.
 //!
-//! Owns the links, the places and what is marked there. A miss mostly costs one line, a hit that
-//! line and the entry's own. Rows and words are this process's own: nobody else can have written
-//! them.
+//! Handles the links, the places and their marks. A miss mostly costs one line, a hit that line and
+//! the entry's own. Rows and words are private to this process: nobody else can have written them.
 //!
-//! A line has 8 words: how many entries that belong here or before had to go further, and 7 places.
-//! A place holds `tag (30), proven (1), used (1), slot's number (32)`; 0 is an empty one.
+//! A line has 8 words: the number of entries that belong here or before and had to go further, and
+//! 7 places. A place holds `tag (30), proven (1), used (1), slot's number (32)`; 0 is an empty one.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::blocks::{BlockSlot, MemoryWords};
 
-/// The facts of a block. All but `further` is of use in an entry's first block only.
+/// Facts of a block. All but `further` matter only in an entry's first block.
 ///
-/// A look-up of an entry that was found before does not come here: it would be one more line to
-/// wait for.
+/// A look-up of an entry that was found before does not read its row, because that would be one
+/// more line to wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockRow {
     pub(crate) hash: u64,
     pub(crate) put_at_ms: u64,
-    /// The entry's next block; of a free block, the next free one.
+    /// Next block of the entry; of a free block, the next free one.
     pub(crate) further: Option<BlockSlot>,
     links: [Links; 2],
 }
@@ -33,7 +32,7 @@ struct Links {
 }
 
 impl BlockRow {
-    /// A row in no list.
+    /// Creates a row in no list.
     pub(crate) fn new(hash: u64, put_at_ms: u64) -> Self {
         Self { hash, put_at_ms, further: None, links: [Links::default(); 2] }
     }
@@ -48,10 +47,10 @@ impl BlockRows {
         self.0.len()
     }
 
-    /// Adds a row for the next block; there will be `rows_max` at most.
+    /// Adds a row for the next block; there will be at most `rows_max`.
     pub(crate) fn push(&mut self, row: BlockRow, rows_max: usize) {
         if self.0.len() == self.0.capacity() {
-            // By halves and never past the limit: a doubled array would waste as much again.
+            // Grows by halves, never past the limit: a doubled array would waste as much again.
             let step = (self.0.len() / 2).max(8);
             self.0.reserve_exact(step.min(rows_max - self.0.len()));
         }
@@ -67,12 +66,12 @@ impl BlockRows {
     }
 }
 
-/// The links of a row that a list runs through.
+/// Names the links of a row that a list runs through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListLinks {
-    /// All entries, by the time of their put.
+    /// List of all entries, by the time of their put.
     Age,
-    /// The entries of one queue, in the order in which they came to it.
+    /// List of one queue's entries, in the order of their arrival.
     Queue,
 }
 
@@ -110,7 +109,7 @@ impl EntryList {
         self.insert_after(rows, self.last, slot);
     }
 
-    /// Puts `slot` behind another one of the list, or first.
+    /// Inserts `slot` behind `before`, or first in the list.
     pub(crate) fn insert_after(
         &mut self,
         rows: &mut BlockRows,
@@ -134,7 +133,7 @@ impl EntryList {
         self.len -= 1;
     }
 
-    /// Makes two neighbours; `None` = the list's end on that side.
+    /// Links two neighbours; `None` is the list's end on that side.
     fn join(&mut self, rows: &mut BlockRows, before: Option<BlockSlot>, after: Option<BlockSlot>) {
         match before {
             Some(before) => rows.at_mut(before).links[self.thread as usize].after = after,
@@ -149,14 +148,14 @@ impl EntryList {
 
 const LINE_WORDS: usize = 8;
 
-/// Entries for which there is a line: of 7 places some stay free, so that few have to go further
-/// (by Poisson's law, one line in twenty is full).
+/// Entries per line of the table: of 7 places some stay free, so that few entries have to go
+/// further (by Poisson's law, one line in twenty is full).
 const ENTRIES_PER_LINE: usize = 4;
 
-/// The bytes that an entry takes here.
+/// Bytes of the table per entry.
 pub(crate) const ENTRY_BYTES: usize = LINE_WORDS * size_of::<u64>() / ENTRIES_PER_LINE;
 
-/// Found again since it was proven, or since it was last spared.
+/// Bit of an entry that was found again since it was proven, or since it was last spared.
 const USED: u64 = 1 << 32;
 
 const PROVEN: u64 = 1 << 33;
@@ -167,19 +166,19 @@ const TAG_SHIFT: u32 = 34;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TablePlace(usize);
 
-/// The places of one shard's entries. They are changed under the shard's lock, and may be read
-/// without it by a reader that can do with what was.
+/// Places of one shard's entries. The shard's lock guards changes; a reader that tolerates stale
+/// places may read them without it.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryTable {
     words: MemoryWords,
     lines: usize,
-    /// Odd, and drawn anew at each start: what wrote the memory before does not know which of
-    /// its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
+    /// Odd, and random at each start, so that whoever wrote the memory before does not know which
+    /// of its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
     mixer: u64,
 }
 
 impl EntryTable {
-    /// The number of words that a table for `entries` entries takes.
+    /// Returns the number of words that a table for `entries` entries takes.
     pub(crate) const fn words_for(entries: usize) -> usize {
         match entries {
             0 => 0,
@@ -187,19 +186,19 @@ impl EntryTable {
         }
     }
 
-    /// An empty table in [`Self::words_for`] words that are zero.
+    /// Creates an empty table in [`Self::words_for`] zeroed words.
     pub(crate) fn new(words: MemoryWords, mixer: u64) -> Self {
         Self { lines: words.len() / LINE_WORDS, words, mixer: mixer | 1 }
     }
 
     pub(crate) fn clear(&self) {
         let words = self.words.at(0, self.words.len()).iter();
-        // What was never written is only read: it takes no memory.
+        // Words that were never written are only read, so that they take no memory.
         let written = words.filter(|word| word.load(Relaxed) != 0);
         written.for_each(|word| word.store(0, Relaxed));
     }
 
-    /// The entry of this hash of which `is_it` says so: others may look like it.
+    /// Finds the entry of this hash that `is_it` accepts: tags are not unique.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(BlockSlot) -> bool) -> Option<TablePlace> {
         for line in self.lines_from(hash) {
             let words = self.line(line);
@@ -216,7 +215,7 @@ impl EntryTable {
         None
     }
 
-    /// Adds an entry; there are more places than entries.
+    /// Adds an entry; a table has more places than entries.
     pub(crate) fn insert(&self, hash: u64, slot: BlockSlot, is_proven: bool) {
         let mark = if is_proven { PROVEN } else { 0 };
         let new = tag(hash) << TAG_SHIFT | mark | u64::from(slot.number());
@@ -232,7 +231,7 @@ impl EntryTable {
         unreachable!("a table has more places than its shard has entries");
     }
 
-    /// Takes the entry of this hash out.
+    /// Removes the entry of this hash.
     pub(crate) fn remove(&self, hash: u64, place: TablePlace) {
         let its_line = place.0 / LINE_WORDS;
         for line in self.lines_from(hash).take_while(|line| *line != its_line) {
@@ -257,28 +256,28 @@ impl EntryTable {
         change(self.word(place), |word| word | USED);
     }
 
-    /// Whether it was found since this was last asked.
+    /// Reports whether the entry was found since the last call.
     pub(crate) fn take_use(&self, place: TablePlace) -> bool {
         let before = self.word(place).load(Relaxed);
         self.word(place).store(before & !USED, Relaxed);
         before & USED != 0
     }
 
-    /// Asks for the line in which a search for this hash begins.
+    /// Prefetches the line in which a search for this hash begins.
     pub(crate) fn fetch(&self, hash: u64) {
         if let Some(line) = self.lines_from(hash).next() {
             self.words.fetch(line * LINE_WORDS, LINE_WORDS);
         }
     }
 
-    /// How many lines a search for this entry passes.
+    /// Returns how many lines a search for this entry passes.
     #[cfg(test)]
     pub(crate) fn lines_before(&self, hash: u64, place: TablePlace) -> usize {
         let its_line = place.0 / LINE_WORDS;
         self.lines_from(hash).take_while(|line| *line != its_line).count()
     }
 
-    /// All lines, from the one in which this hash belongs.
+    /// Returns all lines, beginning with the one in which this hash belongs.
     fn lines_from(&self, hash: u64) -> impl Iterator<Item = usize> {
         let mixed = u128::from(hash.wrapping_mul(self.mixer));
         let first = ((mixed * self.lines as u128) >> u64::BITS) as usize;
@@ -294,7 +293,7 @@ impl EntryTable {
     }
 }
 
-/// The line is chosen by the high bits of the mixed hash.
+/// Returns the low bits of a hash; the high bits of the mixed hash choose the line.
 fn tag(hash: u64) -> u64 {
     hash & (u64::MAX >> TAG_SHIFT)
 }
@@ -303,7 +302,7 @@ fn slot_in(word: u64) -> Option<BlockSlot> {
     BlockSlot::from_number(word as u32)
 }
 
-/// Nobody else writes: the shard is locked.
+/// Changes a word. A plain store is enough because the shard's lock excludes other writers.
 fn change(word: &AtomicU64, how: impl FnOnce(u64) -> u64) {
     word.store(how(word.load(Relaxed)), Relaxed);
 }
@@ -327,7 +326,7 @@ mod tests {
         BlockSlot::new(index).expect("32 bits name it")
     }
 
-    /// Hashes of four kinds, so that lines overflow: all kinds have one tag each.
+    /// Returns hashes of four kinds, each kind with one tag, so that lines overflow.
     fn hash(index: usize) -> u64 {
         (index as u64 % 4) | (index as u64) << 60
     }

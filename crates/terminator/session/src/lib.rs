@@ -1,8 +1,8 @@
-//! Opaque bytes under opaque keys: the session cache.
+//! The session cache: opaque bytes under opaque keys.
 //!
-//! Owns storing, finding and forgetting, in memory that may outlive the process; what the bytes
-//! mean, and how keys are told apart between services, is for the caller to know, and so is the
-//! cryptography that seals them. No socket, no clock.
+//! Handles storing, finding and forgetting, in memory that may outlive the process. The meaning of
+//! the bytes, the separation of keys between services, and the cryptography that seals them are the
+//! caller's task. No socket, no clock.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -1,6 +1,5 @@
-//! The parts of a store: its limits, the memory it lies in, and the cipher that seals it.
-//!
-//! Owns how much memory is wanted. Making it, and keeping it for a successor, is the caller's.
+//! The parts of a store: its limits, its memory, and the cipher that seals it. Allocating the
+//! memory, and keeping it for a successor, is the caller's task.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::{self, Debug, Formatter};
@@ -13,32 +12,32 @@ use crate::blocks::{BLOCK_WORDS, MachineWords, VALUE_BLOCKS_MAX};
 use crate::index::{BlockRow, ENTRY_BYTES};
 use crate::tiers::ValueCipher;
 
-/// The cost of a block, its row and its share of the hash table included.
+/// Bytes that a block costs, with its row and its share of the hash table.
 pub(crate) const BLOCK_COST_BYTES: usize = 320;
 
 const _: () = assert!(BLOCK_WORDS * 8 + size_of::<BlockRow>() + ENTRY_BYTES <= BLOCK_COST_BYTES);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// Entries it may hold; 0 = it holds nothing.
+    /// Most entries; 0 = the store holds nothing.
     pub entries_max: usize,
-    /// Bytes its entries may take, keys and bookkeeping among them.
+    /// Most bytes of all entries, including keys and bookkeeping.
     pub bytes_max: usize,
-    /// How long an entry may be used after it was put.
+    /// Time for which an entry may be used after its put.
     pub lifetime: Duration,
 }
 
 impl Options {
-    /// How many blocks the entries may take: what the bytes allow, and no more than entries of the
+    /// Returns the number of blocks: as many as the bytes allow, but no more than entries of the
     /// largest size could use.
     pub(crate) fn blocks(&self) -> usize {
         let useful = self.entries_max.saturating_mul(VALUE_BLOCKS_MAX);
-        // A place in the index has 32 bits.
+        // An index into the blocks has 32 bits.
         (self.bytes_max / BLOCK_COST_BYTES).min(useful).min(u32::MAX as usize - 1)
     }
 }
 
-/// The memory that a store's entries lie in, and the cipher that protects them there.
+/// Memory of a store's entries, and the cipher that protects them there.
 #[derive(Clone)]
 pub struct Memory {
     pub(crate) words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
@@ -50,11 +49,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory that somebody made, of [`Memory::words_of`] words: all zero, or as a store left it
-    /// whose process has ended. Nobody else may write there while a store lives in it.
+    /// Uses [`Memory::words_of`] words that the caller allocated: all zero, or as a store of an
+    /// ended process left them. Nobody else may write there while a store uses them.
     ///
-    /// `seal`, `hash_key` (a secret) and `zero` (what times are counted from) must be those of the
-    /// store that left it, or else its entries are not found.
+    /// `seal`, `hash_key` (a secret) and `zero` (the origin of times) must be equal to the earlier
+    /// store's, or else its entries are not found.
     pub fn new(
         words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
         seal: Arc<dyn ValueCipher>,
@@ -64,19 +63,19 @@ impl Memory {
         Self { words, seal, hash_key, zero, machine: MachineWords::default(), is_in_use: false }
     }
 
-    /// The same while another store lives in it, which will let go of it.
+    /// Marks the memory as used by another store, which will let go of it.
     #[must_use]
     pub fn in_use(self) -> Self {
         Self { is_in_use: true, ..self }
     }
 
-    /// The same, where the machine can do this.
+    /// Uses these abilities of the machine.
     #[must_use]
     pub fn on(self, machine: MachineWords) -> Self {
         Self { machine, ..self }
     }
 
-    /// Memory that ends with the process.
+    /// Allocates memory that ends with the process.
     pub fn private(
         options: Options,
         seal: Arc<dyn ValueCipher>,
@@ -89,13 +88,13 @@ impl Memory {
         Self::new(words, seal, hash_key.to_ne_bytes(), zero).on(machine)
     }
 
-    /// How many words a store with these limits wants.
+    /// Returns the number of words that a store with these limits needs.
     pub fn words_of(options: Options) -> usize {
         options.blocks() * BLOCK_WORDS
     }
 }
 
-/// The key must not reach a log.
+/// Omits the key, which must not reach a log.
 impl Debug for Memory {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let words = (*self.words).as_ref().len();

@@ -1,9 +1,9 @@
 //! The peers' tier: hosts that send each other their sessions in datagrams.
 //!
-//! Owns the protocol, pure: datagrams and the time in, datagrams out. Every new session goes to all
-//! peers at once; one that did not arrive is asked for when a client offers it. What a datagram can
-//! do here is little: it brings a session that is not here, removes one, or passes on a notice. The
-//! form of datagrams is `wire::cluster`'s, the cryptography and the sockets are the caller's.
+//! Handles the protocol without I/O: datagrams and the time in, datagrams out. Every new session
+//! goes to all peers at once; a lost one is fetched when a client offers it. A datagram can do
+//! little here: add a missing session, remove one, or pass on a notice. `wire::cluster` handles the
+//! form of datagrams; cryptography and sockets are the caller's task.
 
 mod catch_up;
 mod fetches;
@@ -33,39 +33,38 @@ use senders::{DatagramArrival, IncomingBuckets, Senders};
 
 use crate::tiers::Key;
 
-/// How often a host that sends nothing else gives a sign of life.
+/// Pause between two heartbeats of a host that sends nothing else.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// A peer that was silent for so long has missed signs of life: some sessions were missed as well.
+/// Silence after which a peer has missed heartbeats, and so probably sessions as well.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// How long a session waits for others that go with it: no client comes back as fast.
+/// Time that a session waits for others to share its datagram: no client comes back as fast.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// The time for which the last datagrams before a silence may have been lost, by the sender's
-/// clock.
+/// Time before a silence in which the last datagrams may have been lost, by the sender's clock.
 const SILENCE_MARGIN_MS: u64 = 2000;
 
-/// One host's part of the protocol.
+/// One host's side of the protocol.
 pub struct Mesh {
     options: MeshOptions,
     cipher: Box<dyn DatagramCipher>,
     sender: [u8; 8],
     boot: [u8; 8],
     started: Instant,
-    /// Datagrams that were sent before are not taken: those that an earlier process took would come
-    /// in again.
+    /// Datagrams sent before this time are rejected, because an earlier process may have accepted
+    /// them already.
     accepted_since_ms: u64,
-    /// The next number of either stream.
+    /// Next sequence number of either stream.
     sequences: [u64; 2],
     senders: Senders,
-    /// For all, and when it goes at the latest.
+    /// Body of the datagram for all peers, and the latest time to send it.
     body: Vec<u8>,
     flush_at: Option<Instant>,
     heartbeat_at: Instant,
     answers: BTreeMap<SocketAddr, Vec<u8>>,
     outgoing: VecDeque<(Target, Vec<u8>)>,
-    /// The number of the last session that was sent in parts, and what came in parts.
+    /// Number of the last session that was sent in parts, and the parts received so far.
     divided: u32,
     parts: SessionParts,
     fetches: Fetches,
@@ -84,8 +83,8 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// A host that starts now, with numbers that no other has: `sender` for the host, `boot` for
-    /// this start. It gives a sign of life at once.
+    /// Creates a host that starts now, with unique numbers: `sender` for the host, `boot` for this
+    /// start. It sends a heartbeat at once.
     pub fn new(
         options: MeshOptions,
         cipher: Box<dyn DatagramCipher>,
@@ -127,8 +126,8 @@ impl Mesh {
         }
     }
 
-    /// Goes on with other limits and secrets. What is known of senders stays: no datagram comes in
-    /// again because of it.
+    /// Continues with other limits and secrets. The knowledge of senders stays, so that no datagram
+    /// is accepted twice because of it.
     pub fn reconfigure(
         &mut self,
         options: MeshOptions,
@@ -136,7 +135,7 @@ impl Mesh {
         moment: Moment,
     ) {
         if options.time_window > self.options.time_window {
-            // The narrower window has forgotten what it would not let in anyway.
+            // The narrower window has forgotten datagrams that it would have rejected anyway.
             let floor_ms = moment.unix_ms.saturating_sub(self.options.window_ms());
             self.accepted_since_ms = self.accepted_since_ms.max(floor_ms);
         }
@@ -157,29 +156,29 @@ impl Mesh {
         self.senders.facts().map(move |peer| PeerFacts { sent: peer.sent + to_all, ..peer })
     }
 
-    /// How far it is with the sessions that it has missed.
+    /// Returns the progress of the catch-up with missed sessions.
     pub fn catch_up(&self) -> CatchUp {
         self.missed.progress()
     }
 
-    /// How long a handshake waits for the peers; `None` = they would all answer too late, or there
-    /// is none.
+    /// Returns how long a handshake waits for the peers; `None` if all would answer too late, or
+    /// there is no peer.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let trips = self.heard(now).map(|peer| peer.round_trip);
         fetches::wait(self.options.fetch_timeout, trips)
     }
 
-    /// The longest that a handshake may wait. Nobody waits for a peer whose round trip is longer.
+    /// Returns the longest wait of a handshake. Peers with longer round trips are not waited for.
     pub fn longest_wait(&self) -> Duration {
         self.options.fetch_timeout.unwrap_or(fetches::WAIT_MAX)
     }
 
-    /// Whether a peer was heard of late: it may be asked.
+    /// Reports whether a datagram of the peer came recently, so that the peer may be asked.
     pub fn hears(peer: &PeerFacts, now: Instant) -> bool {
         now.saturating_duration_since(peer.last_seen) < SILENCE
     }
 
-    /// Counts a datagram that the host did not send.
+    /// Counts a datagram that the host failed to send.
     pub fn send_failed(&mut self) {
         self.counters.update(ClusterUpdate::Dropped);
     }
@@ -195,12 +194,12 @@ impl Mesh {
         self.counters.update(what);
     }
 
-    /// Sends all peers a text for their supervisors. `false` = it is too long.
+    /// Sends all peers a text for their supervisors. `false` if it is too long.
     pub fn notify(&mut self, text: &[u8], moment: Moment) -> bool {
         self.send_all(&Message::Notice(text), Duration::ZERO, moment)
     }
 
-    /// The next text that a peer has sent for the supervisor.
+    /// Returns the next text that a peer has sent for the supervisor.
     pub fn poll_notice(&mut self) -> Option<Vec<u8>> {
         self.notices.pop_front()
     }
@@ -231,12 +230,12 @@ impl Mesh {
         self.fetches.begin(key, token, moment.now, wait);
     }
 
-    /// The next session that was asked for: its token, and where it was found.
+    /// Returns the next answer to a fetch: its token, and the tier that had the session.
     pub fn poll_fetched(&mut self) -> Option<(u64, SessionTier)> {
         self.fetched.pop_front()
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<(Target, Vec<u8>)> {
         self.outgoing.pop_front()
     }
@@ -248,10 +247,10 @@ impl Mesh {
         dues.fold(self.heartbeat_at, Instant::min)
     }
 
-    /// Takes a datagram that came from there. It is overwritten.
+    /// Takes a datagram that came from `from`. Its bytes are overwritten.
     ///
     /// # Errors
-    /// The reason why it was dropped; it is counted.
+    /// Returns the reason for dropping the datagram, which is counted too.
     pub fn receive(
         &mut self,
         datagram: &mut [u8],
@@ -308,7 +307,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// A peer that is new hears of us at once; one that was not heard is asked for what it sent.
+    /// Sends a new peer a datagram soon; asks a silent one for the sessions it sent meanwhile.
     fn greet(
         &mut self,
         header: &Header,
@@ -331,8 +330,8 @@ impl Mesh {
         }
     }
 
-    /// Does what a message says. A sender without a place gets no answer: somebody
-    /// else may have sent the datagram on.
+    /// Executes a message. A sender without a known place gets no answer, because somebody else may
+    /// have forwarded the datagram.
     fn handle(
         &mut self,
         message: Message<'_>,
@@ -360,7 +359,7 @@ impl Mesh {
                     self.counters.update(ClusterUpdate::Removed);
                 }
             }
-            // A host that has begun just now has less than others, one of which is asked next.
+            // A host that has just started has fewer sessions than others: they are asked next.
             Message::Resync { peer, since_ms }
                 if peer == self.sender && !self.is_new(moment) && self.options.resync_rate > 0 =>
             {
@@ -394,7 +393,7 @@ impl Mesh {
                     }
                 }
             }
-            // Multicast shows everybody what is for one.
+            // Multicast shows every host the messages for one.
             Message::Notice(_)
             | Message::Resync { .. }
             | Message::Resynced { .. }
@@ -449,20 +448,20 @@ impl Mesh {
         self.deleted.add(key, until_ms, moment.unix_ms);
     }
 
-    /// Whether this host has begun a moment ago, and does not know yet what there is, or is still
-    /// told.
+    /// Reports whether this host started a moment ago and has not learned the peers' sessions yet,
+    /// or is still receiving them.
     fn is_new(&self, moment: Moment) -> bool {
         let is_young = moment.now < self.started + SILENCE;
         self.missed.is_open() && (is_young || self.missed.is_answered(moment.now))
     }
 
-    /// Peers that were heard, and may still be there.
+    /// Returns the peers that sent something recently.
     fn heard(&self, now: Instant) -> impl Iterator<Item = PeerFacts> {
         let facts = self.senders.facts();
         facts.filter(move |peer| Self::hears(peer, now))
     }
 
-    /// Does what is due: sends what waits, and gives up what took too long.
+    /// Does what is due: sends waiting messages, and gives up what took too long.
     pub fn tick(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
         while let Some(key) = self.fetches.retry(moment.now) {
             self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
@@ -492,7 +491,7 @@ impl Mesh {
         }
     }
 
-    /// Sends a peer that catches up a few of the sessions that it missed, and how many these are.
+    /// Sends a peer that catches up a few of its missed sessions, and their number.
     fn replay(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
         let mut replays = std::mem::take(&mut self.replays);
         let rate = self.options.resync_rate;
@@ -502,7 +501,7 @@ impl Mesh {
         self.replays = replays;
     }
 
-    /// Puts a message into the datagram for all, which goes by then. `false` = it fits none.
+    /// Adds a message to the datagram for all, sent within `linger`. `false` if it is too long.
     fn send_all(&mut self, message: &Message<'_>, linger: Duration, moment: Moment) -> bool {
         if message.bytes() > BODY_BYTES_MAX {
             return self.divide(message, |mesh, part| mesh.send_all(part, linger, moment));
@@ -518,7 +517,7 @@ impl Mesh {
         true
     }
 
-    /// The same into the datagram for one peer, which goes with the next tick.
+    /// Adds a message to the datagram for one peer, which is sent with the next tick.
     fn send_one(&mut self, to: SocketAddr, message: &Message<'_>, moment: Moment) -> bool {
         if message.bytes() > BODY_BYTES_MAX {
             return self.divide(message, |mesh, part| mesh.send_one(to, part, moment));
@@ -534,7 +533,7 @@ impl Mesh {
         is_written
     }
 
-    /// Sends a message that fits no datagram in parts. `false` = it is too long for that as well.
+    /// Sends a message that fits no datagram in parts. `false` if it is too long even for that.
     fn divide(
         &mut self,
         message: &Message<'_>,

@@ -1,9 +1,9 @@
-//! One shard of the store: a hash table, lists by age and by worth, over its blocks.
+//! One shard of the store: a hash table, and lists by age and by worth, over its blocks.
 //!
-//! Owns the bounds and who leaves. An entry comes to the *trial* queue, and when it is found for
-//! the first time it goes to the *proven* queue. While a quarter of the entries or more is on
-//! trial, only they leave, oldest first: a flood of sessions that nobody resumes washes itself
-//! out, and not those of clients that come back (a segmented queue, Karedla et al. 1994, with a
+//! Handles the limits and the eviction. An entry comes to the *trial* queue, and goes to the
+//! *proven* queue when it is found for the first time. While a quarter of the entries or more is on
+//! trial, only these leave, oldest first: a flood of sessions that nobody resumes evicts itself,
+//! and not the sessions of clients that come back (a segmented queue, Karedla et al. 1994, with a
 //! clock hand for its second part).
 
 use std::iter::Sum;
@@ -22,15 +22,15 @@ use crate::tiers::Sealed;
 /// few, because the lock is held.
 const EXPIRED_PER_PUT: usize = 4;
 
-/// The share of entries on trial, one in this number, before proven ones leave. A smaller share
-/// would give a new client's session less time to be resumed for the first time; a larger one would
-/// leave less to proven ones.
+/// One in this number of entries is on trial before proven ones leave. A smaller share would give a
+/// new client's session less time to be resumed for the first time; a larger one would leave less
+/// to proven ones.
 const TRIAL_SHARE: usize = 4;
 
-/// Used entries spared at a time: the lock is held.
+/// Most used entries spared at a time, because the lock is held.
 const SPARED_PER_EVICTION: usize = 32;
 
-/// An entry as it was found: its value is sealed.
+/// A found entry, with its value still sealed.
 #[derive(Debug)]
 pub(crate) struct FoundEntry {
     pub(crate) header: EntryHeader,
@@ -55,8 +55,8 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// A shard with what an earlier process left in its blocks: entries whose hash `is_ours`. The
-    /// table is an empty one for so many entries.
+    /// Creates a shard with the entries that an earlier process left in its blocks and whose hash
+    /// `is_ours`. The table is an empty one for `entries_max` entries.
     pub(crate) fn new(
         entries_max: usize,
         lifetime: Duration,
@@ -83,14 +83,14 @@ impl Shard {
         shard
     }
 
-    /// A shard that holds nothing, and takes nothing.
+    /// Creates a shard that holds nothing, and accepts nothing.
     pub(crate) fn nothing(memory: &Memory) -> Self {
         let none = || MemoryWords::new(Arc::clone(&memory.words), 0..0, memory.machine);
         let (blocks, table) = (Blocks::new(none()), EntryTable::new(none(), 0));
         Self::new(0, Duration::ZERO, blocks, table, 0, |_| false)
     }
 
-    /// Stores a sealed value; `false` = it is too large for the shard.
+    /// Stores a sealed value; `false` if it is too large for the shard.
     pub(crate) fn put(&mut self, hash: u64, now_ms: u64, sealed: Sealed, value: &[u8]) -> bool {
         let wanted = blocks_of(value.len());
         if value.len() > SEALED_BYTES_MAX || wanted > self.blocks.len() || self.entries_max == 0 {
@@ -108,20 +108,20 @@ impl Shard {
         true
     }
 
-    /// An entry that has just been put need not prove itself.
+    /// Marks an entry that was just put as proven.
     pub(crate) fn prove_new(&mut self, hash: u64) {
         if let Some((place, slot)) = self.find(hash) {
             self.prove(place, slot);
         }
     }
 
-    /// Counts a put that cannot be.
+    /// Counts a put that is impossible.
     pub(crate) fn refuse(&mut self) -> bool {
         self.counts.refusals += 1;
         false
     }
 
-    /// A copy of an entry.
+    /// Returns a copy of an entry.
     pub(crate) fn get(&mut self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let (place, slot, header) = self.look_up(hash, now_ms)?;
         if self.table.is_proven(place) {
@@ -132,21 +132,21 @@ impl Shard {
         Some(self.read(slot, header))
     }
 
-    /// A copy of an entry that [`Self::take`] may follow.
+    /// Returns a copy of an entry that [`Self::take`] may follow.
     pub(crate) fn peek(&mut self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let (_, slot, header) = self.look_up(hash, now_ms)?;
         Some(self.read(slot, header))
     }
 
-    /// A copy of an entry that nobody looked up here.
+    /// Returns a copy of an entry without counting a look-up.
     pub(crate) fn copy(&self, hash: u64, now_ms: u64) -> Option<FoundEntry> {
         let slot = self.find_young(hash, now_ms)?;
         let header = self.blocks.header(slot);
         Some(self.read(slot, header))
     }
 
-    /// A copy of the entry that begins in this block, if one does that is young enough; the outer
-    /// `None` = no block from this one on was ever used.
+    /// Returns a copy of the entry that begins in this block, if it is young enough; the outer
+    /// `None` means that no block from this one on was ever used.
     pub(crate) fn copy_at(
         &self,
         index: usize,
@@ -161,18 +161,18 @@ impl Shard {
         Some(begins.then(|| self.read(slot, self.blocks.header(slot))))
     }
 
-    /// Whether an entry of ours begins there: the block may say so that is another's.
+    /// Reports whether this shard's entry begins there: the block may hold another's.
     fn find_at(&self, slot: BlockSlot) -> bool {
         let hash = self.rows.at(slot).hash;
         self.table.find(hash, |one| one == slot).is_some()
     }
 
-    /// Whether there is an entry that is young enough.
+    /// Reports whether a young enough entry exists.
     pub(crate) fn contains(&self, hash: u64, now_ms: u64) -> bool {
         self.find_young(hash, now_ms).is_some()
     }
 
-    /// Drops an entry; `false` = no entry has this hash.
+    /// Drops an entry; `false` if no entry has this hash.
     pub(crate) fn forget(&mut self, hash: u64) -> bool {
         let found = self.find(hash);
         found.map(|(_, slot)| self.remove(slot)).is_some()
@@ -183,10 +183,10 @@ impl Shard {
         (!self.is_expired(slot, now_ms)).then_some(slot)
     }
 
-    /// Removes an entry that was found; `false` = it is no more there, and was no hit.
+    /// Removes an entry that was found; `false` if it is gone, which turns its hit into a miss.
     pub(crate) fn take(&mut self, found: &EntryHeader) -> bool {
         let Some(slot) = self.find_same(found) else {
-            // They may have been counted by the process before this one.
+            // The previous process may have counted the hit.
             self.counts.hits = self.counts.hits.saturating_sub(1);
             self.counts.misses_unknown += 1;
             return false;
@@ -195,7 +195,7 @@ impl Shard {
         true
     }
 
-    /// Drops what was found but could not be opened, unless another is there by now.
+    /// Drops an entry that was found but could not be opened, unless another has replaced it.
     pub(crate) fn drop_damaged(&mut self, damaged: &EntryHeader) {
         self.counts.hits = self.counts.hits.saturating_sub(1);
         self.counts.misses_damaged += 1;
@@ -229,9 +229,9 @@ impl Shard {
         (self.entries_max, self.blocks.len())
     }
 
-    /// Finds an entry that is young enough, and counts.
+    /// Finds a young enough entry, and counts the look-up.
     ///
-    /// The block's own word is enough: time and length are sealed with the value.
+    /// The block's own header is enough, because time and length are sealed with the value.
     fn look_up(&mut self, hash: u64, now_ms: u64) -> Option<(TablePlace, BlockSlot, EntryHeader)> {
         let Some((place, slot)) = self.find(hash) else {
             self.counts.misses_unknown += 1;
@@ -256,13 +256,13 @@ impl Shard {
         Some((place, self.table.slot(place)?))
     }
 
-    /// The very entry that was found, not another that has its key by now.
+    /// Finds the very entry that was found before, not another that has its key by now.
     fn find_same(&self, found: &EntryHeader) -> Option<BlockSlot> {
         let (_, slot) = self.find(found.hash)?;
         (self.blocks.header(slot).sealed == found.sealed).then_some(slot)
     }
 
-    /// The place of an entry that is known by its block.
+    /// Returns the table place of an entry, given its block.
     fn place_of(&self, slot: BlockSlot) -> TablePlace {
         let found = self.table.find(self.rows.at(slot).hash, |one| one == slot);
         found.expect("every entry has a place in the table")
@@ -270,12 +270,12 @@ impl Shard {
 
     fn read(&self, slot: BlockSlot, header: EntryHeader) -> FoundEntry {
         let length = usize::from(header.length);
-        // A seal may want its tag behind the value: no second allocation for it.
+        // A cipher may append its tag to the value: no second allocation for it.
         let mut value = Vec::with_capacity(length + header.sealed.tag.len());
         self.blocks.read(slot, true, length, &mut value);
         let mut last = slot;
         while value.len() < length {
-            // As our own rows have it: what the blocks say may be any block's number.
+            // Our own rows name the next block: the memory's number may be any block's.
             let Some(next) = self.rows.at(last).further else {
                 break;
             };
@@ -298,7 +298,7 @@ impl Shard {
         }
     }
 
-    /// It was found for the first time.
+    /// Moves an entry that was found for the first time to the proven queue.
     fn prove(&mut self, place: TablePlace, slot: BlockSlot) {
         if self.table.is_proven(place) {
             return;
@@ -309,7 +309,7 @@ impl Shard {
         self.blocks.note_use(slot);
     }
 
-    /// Drops the entry that is worth least.
+    /// Drops the least valuable entry.
     fn evict(&mut self) {
         let is_flooded = self.trial.len() * TRIAL_SHARE >= self.len();
         let on_trial = self.trial.first().filter(|_| is_flooded);
@@ -320,7 +320,7 @@ impl Shard {
         }
     }
 
-    /// The hand spares, once, each entry that was found since it came by (CLOCK, Corbató 1968).
+    /// Finds the proven entry to evict; spares, once, each that was used (CLOCK, Corbató 1968).
     fn least_proven(&mut self) -> Option<BlockSlot> {
         for _ in 0..SPARED_PER_EVICTION {
             let slot = self.proven.first()?;
@@ -346,7 +346,7 @@ impl Shard {
         self.taken = slots;
     }
 
-    /// A block that was given back, or the next that was never used.
+    /// Takes a free block, or the next that was never used.
     fn take_block(&mut self) -> BlockSlot {
         if let Some(slot) = self.free {
             self.free = self.rows.at(slot).further;
@@ -363,7 +363,7 @@ impl Shard {
         Some(slot)
     }
 
-    /// Makes blocks that have been written an entry of the index.
+    /// Adds written blocks as an entry to the index.
     fn link(&mut self, slots: &[BlockSlot], header: &EntryHeader, is_proven: bool) {
         let (&first, further) = slots.split_first().expect("an entry has a block");
         self.table.insert(header.hash, first, is_proven);
@@ -382,7 +382,8 @@ impl Shard {
         }
     }
 
-    /// The workers read their clocks before the lock: a put may be a little older than the last.
+    /// Links an entry by age. Workers read clocks before the lock: a put may be older than the
+    /// last.
     fn age_in(&mut self, slot: BlockSlot, put_at_ms: u64) {
         let mut before = self.age.last();
         while let Some(one) = before.filter(|one| self.rows.at(*one).put_at_ms > put_at_ms) {
@@ -391,7 +392,7 @@ impl Shard {
         self.age.insert_after(&mut self.rows, before, slot);
     }
 
-    /// Takes an entry out, and leaves zeros.
+    /// Removes an entry, and zeroes its blocks.
     fn remove(&mut self, slot: BlockSlot) {
         let place = self.place_of(slot);
         if self.table.is_proven(place) {
@@ -442,26 +443,26 @@ impl Shard {
     }
 }
 
-/// The entries that a store holds, and its work since its start.
+/// Number of entries that a store holds, and its work since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Entries held, expired ones that nobody has noticed among them.
+    /// Entries held, including expired ones that were not noticed yet.
     pub entries: u64,
-    /// Bytes that they take.
+    /// Bytes of all entries.
     pub bytes: u64,
     /// Lookups that found their entry.
     pub hits: u64,
-    /// Lookups whose entry could not be opened: somebody changed it.
+    /// Lookups whose entry could not be opened, because somebody changed it.
     pub misses_damaged: u64,
     /// Lookups whose entry was too old.
     pub misses_expired: u64,
-    /// Lookups of a key that is not here: never was, was evicted, or was swept away.
+    /// Lookups of a key that was never put, was evicted, or was swept away.
     pub misses_unknown: u64,
-    /// Entries that left before their time, to make room.
+    /// Entries evicted before their time, to make room.
     pub evictions: u64,
-    /// Puts refused: a key or a value too large.
+    /// Puts refused because a key or a value was too large.
     pub refusals: u64,
-    /// Entries that an earlier process left and that were taken over.
+    /// Entries that were taken over from an earlier process.
     pub recovered: u64,
 }
 
@@ -508,7 +509,7 @@ mod tests {
         Arc::new(words.take(blocks * BLOCK_WORDS).collect())
     }
 
-    /// The shard takes a seal as it is.
+    /// Makes a seal, which the shard does not check.
     fn sealed(number: u8) -> Sealed {
         Sealed { nonce: [number; 12], tag: [number; 16] }
     }
@@ -526,7 +527,7 @@ mod tests {
         is_used: bool,
     }
 
-    /// A model of the cache, as plain as can be: two lists.
+    /// A plain model of the cache: two lists.
     #[derive(Debug, Default)]
     struct Model {
         entries_max: usize,
@@ -656,7 +657,7 @@ mod tests {
             8 => (key(), value).prop_map(|(key, value)| Event::Put(key, value)),
             6 => key().prop_map(Event::Get),
             1 => key().prop_map(Event::Take),
-            // Time goes on at each put as well: so entries have an order.
+            // Time passes at each put as well, so that entries have an order.
             2 => (0u64..20).prop_map(Event::Pass),
             1 => Just(Event::Sweep),
             1 => Just(Event::Recover),
@@ -665,7 +666,7 @@ mod tests {
     }
 
     proptest! {
-        /// Limits are small, so that both bite.
+        /// Limits are small, so that both are reached.
         #[test]
         fn a_shard_does_what_the_plain_model_does(
             entries_max in 1usize..30, blocks in 1usize..50, events in events(),
@@ -708,7 +709,7 @@ mod tests {
             }
         }
 
-        /// Whatever stands in the memory, a shard takes it, keeps to its limits and works.
+        /// A shard accepts any content of the memory, keeps to its limits and works.
         #[test]
         fn no_memory_of_a_predecessor_does_harm(
             entries_max in 1usize..30,
@@ -724,7 +725,7 @@ mod tests {
                 words[index * BLOCK_WORDS + 2].store(950 + index as u64, Relaxed);
             }
             for (index, word) in noise {
-                // Behind a mark of 0 nothing is looked at: let it stay as it is.
+                // Recovery does not look behind a mark of 0, so it is left as it is.
                 let index = if index % BLOCK_WORDS == 0 { index + 1 } else { index };
                 words[index].store(word, Relaxed);
             }
@@ -768,7 +769,7 @@ mod tests {
         for half_way in [0x4652, mark.load(Relaxed) & !0xffff] {
             mark.store(half_way, Relaxed);
             let after = shard_of(10, 10, &words, 1000);
-            // Nothing was ever used behind a mark of 0: then both are gone.
+            // No block behind a mark of 0 was ever used, so that both entries are gone.
             assert_eq!(after.counters().recovered, u64::from(half_way == 0x4652));
         }
     }

@@ -1,8 +1,8 @@
 //! The store, shared by all workers.
 //!
-//! Owns how entries are spread over shards; each shard is a cache of its own under its own lock,
-//! held for a lookup's few hundred nanoseconds, so workers seldom meet. Values are sealed before
-//! and opened after.
+//! Handles how entries are spread over shards; each shard is a cache of its own under its own lock,
+//! held for a lookup's few hundred nanoseconds, so that workers seldom contend. Values are sealed
+//! before and opened after.
 
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::hash::{BuildHasher, Hasher};
@@ -19,20 +19,20 @@ use crate::index::EntryTable;
 use crate::memory::{Memory, Options};
 use crate::shard::{Counters, FoundEntry, Shard};
 
-/// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
-/// each of 64 is free 999 times of 1,000.
+/// Most shards. Locks are held for well under a microsecond: even at 100,000 lookups a second over
+/// all workers, each of 64 is free 999 times of 1,000.
 const SHARDS_MAX: usize = 64;
 
-/// Blocks that are looked at for the next entry: some 10 µs of a walk's caller.
+/// Blocks that one step of a walk inspects: some 10 µs of the caller's time.
 const WALK_BLOCKS: usize = 256;
 
-/// A shard of fewer entries would be full while others are empty: keys do not spread evenly.
+/// Fewest entries of a shard: keys spread unevenly, and a smaller one would fill early.
 const SHARD_ENTRIES_MIN: usize = 64;
 
-/// A bounded cache. When it is full, what nobody looked up since it came leaves first.
+/// A bounded cache. When it is full, entries that nobody looked up leave first.
 ///
-/// It takes over what an earlier store left in its memory. Blocks are zeroed when their entries
-/// leave.
+/// A new store takes over the entries that an earlier one left in its memory. Blocks are zeroed
+/// when their entries leave.
 #[derive(Debug)]
 pub struct MemoryStore {
     options: Options,
@@ -41,7 +41,7 @@ pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// The memory of one shard's entries. Fetching them into the cache takes no lock.
+/// Memory of one shard's entries. Prefetching it takes no lock.
 #[derive(Clone, Debug)]
 struct ShardMemory {
     blocks: Blocks,
@@ -52,25 +52,25 @@ struct ShardMemory {
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedEntry(u64);
 
-/// A copy of an entry, for somebody else's use.
+/// A copy of an entry, for use outside of this host.
 #[derive(Debug)]
 pub struct StoredEntry {
     pub key: Zeroizing<Vec<u8>>,
     pub value: Zeroizing<Vec<u8>>,
-    /// How long ago it was put.
+    /// Time since its put.
     pub age: Duration,
 }
 
 impl MemoryStore {
-    /// The longest key, in bytes.
+    /// Longest key, in bytes.
     pub const KEY_BYTES_MAX: usize = KEY_BYTES_MAX;
 
-    /// The longest value, in bytes.
+    /// Longest value, in bytes.
     pub const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
-    /// A store with what is still good in its memory. It takes 100,000 entries over in some
+    /// Creates a store with the valid entries of its memory. Taking over 100,000 entries takes some
     /// milliseconds; values are not opened before they are asked for. In memory that is
-    /// [`Memory::in_use`] it holds nothing before [`Self::take_over`].
+    /// [`Memory::in_use`] the store holds nothing before [`Self::take_over`].
     pub fn new(options: Options, memory: Memory, now: Instant) -> Self {
         let blocks = options.blocks();
         let count = shard_count(options.entries_max.min(blocks));
@@ -84,8 +84,8 @@ impl MemoryStore {
         store
     }
 
-    /// Holds from now on what is still good in its memory, and puts more there. Who used it
-    /// before has let go of it.
+    /// Takes over the valid entries of its memory, and stores new ones there. The previous store
+    /// must have let go of it.
     pub fn take_over(&self, now: Instant) {
         let (count, now_ms) = (self.grounds.len(), since_ms(self.memory.zero, now));
         for (index, (ground, shard)) in self.grounds.iter().zip(&self.shards).enumerate() {
@@ -99,21 +99,21 @@ impl MemoryStore {
         }
     }
 
-    /// Leaves its memory as it is to another store: when this returns, it holds nothing, takes
-    /// nothing, and writes there no more.
+    /// Leaves its memory unchanged to another store: when this returns, the store holds nothing,
+    /// accepts nothing, and writes there no more.
     pub fn let_go(&self) {
         self.each_shard().for_each(|mut shard| *shard = Shard::nothing(&self.memory));
     }
 
-    /// Stores a value, in the place of an earlier one of that key. `false` if the key is longer
-    /// than [`Self::KEY_BYTES_MAX`] or the value is too large.
+    /// Stores a value, replacing an earlier one of that key. `false` if the key is longer than
+    /// [`Self::KEY_BYTES_MAX`] or the value is too large.
     ///
-    /// The bytes handed over do not stay readable.
+    /// The bytes handed over are erased.
     pub fn put(&self, key: &[u8], value: Vec<u8>, now: Instant) -> bool {
         self.store(key, value, now, false)
     }
 
-    /// The same for a value that takes the place of another, which was found: it is not on trial.
+    /// Stores a value that replaces a found one: it is not on trial.
     pub fn renew(&self, key: &[u8], value: Vec<u8>, now: Instant) -> bool {
         self.store(key, value, now, true)
     }
@@ -137,38 +137,38 @@ impl MemoryStore {
         is_stored
     }
 
-    /// Prefetches the line that a look-up of this key begins with, and does not wait for it.
+    /// Prefetches the line that a look-up of this key begins with, without waiting for it.
     ///
-    /// In a large store most of a look-up is waiting for memory. Who knows the key before, and has
-    /// other work to do meanwhile, waits for less: [`Self::prefetch`] comes between.
+    /// In a large store most of a look-up is waiting for memory. A caller that knows the key early,
+    /// and has other work to do meanwhile, waits for less: [`Self::prefetch`] comes between.
     pub fn expect(&self, key: &[u8]) -> ExpectedEntry {
         let hash = self.hash(key);
         self.grounds[shard_index(hash, self.grounds.len())].table.fetch(hash);
         ExpectedEntry(hash)
     }
 
-    /// Prefetches the entry itself, if there is one; once the line that was asked for before may
-    /// have come, some 300 ns later.
+    /// Prefetches the entry itself, if there is one; to be called when the line that was prefetched
+    /// before may have come, some 300 ns later.
     pub fn prefetch(&self, ExpectedEntry(hash): ExpectedEntry) {
         let ShardMemory { blocks, table } = &self.grounds[shard_index(hash, self.grounds.len())];
-        // Without the lock it may be another entry by now: then a wrong one is fetched.
+        // Without the lock the place may be another entry's by now: then a wrong one is prefetched.
         let place = table.find(hash, |_| true);
         if let Some(slot) = place.and_then(|place| table.slot(place)) {
             blocks.fetch(slot);
         }
     }
 
-    /// A copy of a value; it stays. Zeroing the copy is for the caller.
+    /// Returns a copy of a value, which stays. Zeroing the copy is the caller's task.
     pub fn get(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
         self.opened(key, now, Shard::get).map(|(_, value)| value)
     }
 
-    /// A value; it leaves. Of several threads that take one key, one has it.
+    /// Removes and returns a value. If several threads take one key, only one gets it.
     pub fn take(&self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
         self.take_if(key, now, |_| true)
     }
 
-    /// The same if it `is_wanted`; else it stays, and counts as a hit.
+    /// Takes a value if it `is_wanted`; otherwise it stays, and counts as a hit.
     pub fn take_if(
         &self,
         key: &[u8],
@@ -176,7 +176,7 @@ impl MemoryStore {
         is_wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
         let (header, mut value) = self.opened(key, now, Shard::peek)?;
-        // It is looked at without the lock: somebody else may have taken it in the meantime.
+        // The value is judged without the lock: another thread may have taken it in the meantime.
         if is_wanted(&value) && self.shard_of(header.hash).take(&header) {
             return Some(value);
         }
@@ -184,7 +184,7 @@ impl MemoryStore {
         None
     }
 
-    /// A copy of a value with its age, for somebody else's use: it counts as no look-up.
+    /// Returns a copy of a value and its age, for use outside of this host: no look-up.
     pub fn peek(&self, key: &[u8], now: Instant) -> Option<(Vec<u8>, Duration)> {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
         let FoundEntry { header, mut value } = self.shard_of(hash).copy(hash, now_ms)?;
@@ -196,9 +196,9 @@ impl MemoryStore {
         Some((value, Duration::from_millis(age_ms)))
     }
 
-    /// The next entry of a walk through those that are no older: `place` is 0 at first, and behind
-    /// it afterwards. `None` = there is no more, `Some(None)` = not found yet. An entry that is put
-    /// meanwhile may be passed over.
+    /// Returns the next entry of a walk through those that are at most `age_max` old: `place`
+    /// begins at 0 and is advanced. `None` = the walk is over, `Some(None)` = not found yet. An
+    /// entry that is put meanwhile may be passed over.
     pub fn walk(
         &self,
         place: &mut u64,
@@ -225,20 +225,20 @@ impl MemoryStore {
         Some(None)
     }
 
-    /// Whether there is one that is young enough; it counts as no look-up.
+    /// Reports whether a young enough entry exists, without counting a look-up.
     pub fn contains(&self, key: &[u8], now: Instant) -> bool {
         let (hash, now_ms) = (self.hash(key), since_ms(self.memory.zero, now));
         self.shard_of(hash).contains(hash, now_ms)
     }
 
-    /// Drops a value, if it is there.
+    /// Drops a value; `false` if there is none.
     pub fn remove(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);
         self.shard_of(hash).forget(hash)
     }
 
-    /// Drops all that is too old. A few old ones leave with each put as well; this is for a
-    /// store that nobody puts into, so that secrets do not outlive their time.
+    /// Drops all expired entries. A few leave with each put as well; this is for a store that
+    /// nobody puts into, so that secrets do not outlive their time.
     pub fn sweep(&self, now: Instant) {
         let now_ms = since_ms(self.memory.zero, now);
         self.each_shard().for_each(|mut shard| shard.sweep(now_ms));
@@ -252,7 +252,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Counts all shards, which are read one after the other.
+    /// Sums the counters of all shards, which are read one after the other.
     pub fn counters(&self) -> Counters {
         self.each_shard().map(|shard| shard.counters()).sum()
     }
@@ -273,12 +273,12 @@ impl MemoryStore {
         Some((header, value))
     }
 
-    /// Decrypts a value in place. `false` = it is damaged, or another key's.
+    /// Decrypts a value in place. `false` if it is damaged, or another key's.
     fn open(&self, key: &[u8], header: &EntryHeader, value: &mut Vec<u8>) -> bool {
         self.unseal(header, value).is_some_and(|own| **own == *key)
     }
 
-    /// The same for whatever key it has.
+    /// Decrypts a value in place, and returns its key.
     fn unseal(&self, header: &EntryHeader, value: &mut Vec<u8>) -> Option<Zeroizing<Vec<u8>>> {
         let additional = header.put_at_ms.to_be_bytes();
         if !self.memory.seal.open(&additional, header.sealed, value) {
@@ -290,7 +290,7 @@ impl MemoryStore {
         Some(key.into())
     }
 
-    /// Keyed by a secret, so that nobody can choose keys that fall together.
+    /// Hashes a key with a secret, so that nobody can choose keys that collide.
     fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write(&self.memory.hash_key);
@@ -307,12 +307,12 @@ impl MemoryStore {
     }
 }
 
-/// The bytes to be sealed: the value, and behind it the key, so that a walk finds it. `None` = one
-/// of them is too long.
+/// Returns the bytes to be sealed: the value followed by the key, so that a walk finds it. `None`
+/// if one of them is too long.
 fn with_key(key: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let is_short = key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX;
     let key_bytes = u8::try_from(key.len()).ok().filter(|_| is_short)?;
-    // Never grown, so that no copy stays behind.
+    // The buffer never grows, so that no copy stays behind.
     let mut whole = Zeroizing::new(Vec::with_capacity(value.len() + key.len() + 1));
     whole.extend_from_slice(value);
     whole.extend_from_slice(key);
@@ -320,7 +320,7 @@ fn with_key(key: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(whole)
 }
 
-/// A panic under the lock ends the process, and a test's must not hide the first one.
+/// Locks a shard. A panic in the lock ends the process; in a test it must not hide the first.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -330,7 +330,7 @@ fn shard_count(entries_max: usize) -> usize {
     1 << wanted.ilog2()
 }
 
-/// The memory in parts, one a shard, each with a table for its entries.
+/// Divides the memory into parts, one a shard, each with a table for its entries.
 fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[ShardMemory]> {
     let blocks = |index| share(options.blocks(), count, index);
     let table_words = |index| {
@@ -353,18 +353,18 @@ fn grounds(options: Options, memory: &Memory, count: usize, mixer: u64) -> Box<[
     (0..count).map(ground).collect()
 }
 
-/// The high half chooses the shard; all of it, mixed, the line of its table.
+/// Returns a hash's shard, from its high half; all of it, mixed, chooses the table's line.
 fn shard_index(hash: u64, count: usize) -> usize {
     (hash >> 32) as usize & (count - 1)
 }
 
-/// One of `count` parts of a whole. The first ones take what the division leaves over.
+/// Returns one of `count` parts of a whole. The first parts take the remainder of the division.
 fn share(whole: usize, count: usize, index: usize) -> Range<usize> {
     let start = |index: usize| index * (whole / count) + index.min(whole % count);
     start(index)..start(index + 1)
 }
 
-/// The time as entries have it.
+/// Returns a time in the unit of entries: milliseconds since `zero`.
 fn since_ms(zero: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(zero).as_millis()).unwrap_or(u64::MAX)
 }
@@ -385,7 +385,7 @@ mod tests {
         Options { entries_max, bytes_max: 1 << 30, lifetime: HOUR }
     }
 
-    /// For one store, or for two, one after the other.
+    /// Allocates memory for one store, or for two, one after the other.
     fn memory_of(options: Options, zero: Instant) -> Memory {
         let cipher = Arc::new(WeakCipher::default());
         Memory::private(options, cipher, MachineWords::default(), zero)
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(first.take(b"before", now), None);
         assert_eq!(second.take(b"before", now).as_deref(), Some(&b"a"[..]));
         assert_eq!(second.get(b"meanwhile", now).as_deref(), Some(&b"b"[..]));
-        // The other way round: the second one has failed.
+        // The other direction: the second store has failed.
         second.let_go();
         first.take_over(now);
         assert_eq!(first.get(b"before", now), None, "it was taken");
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!((first.len(), second.len()), (1, 0));
     }
 
-    /// All entries of the store, in steps.
+    /// Returns all entries of the store, found in steps.
     fn walked(store: &MemoryStore, age_max: Duration, now: Instant) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut place = 0;
         let steps = std::iter::from_fn(|| store.walk(&mut place, age_max, now));
@@ -442,7 +442,7 @@ mod tests {
         let later = now + Duration::from_secs(10);
         let mut all = Vec::new();
         for number in 0..900u32 {
-            // Some take several blocks, and some leave free ones behind.
+            // Some entries take several blocks, and some leave free ones behind.
             let (key, value) = (number.to_be_bytes().to_vec(), vec![number as u8; 600]);
             assert!(store.put(&key, value.clone(), if number < 300 { now } else { later }));
             if number % 3 == 0 {
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!(walked(&store, Duration::MAX, later), all);
         assert_eq!(walked(&store, Duration::from_secs(1), later), all[200..]);
         assert_eq!(walked(&store, Duration::MAX, later + HOUR), []);
-        // Another process finds them in its memory.
+        // A second process finds the entries in its memory.
         store.let_go();
         assert_eq!(walked(&store, Duration::MAX, later), []);
         let next = MemoryStore::new(limits, memory, later);
@@ -543,7 +543,7 @@ mod tests {
         let store = store(500);
         let (takes, barrier) = (AtomicUsize::new(0), Barrier::new(usize::from(THREADS)));
         let now = Instant::now();
-        // The shared part fits without evictions: less than a shard's 62 or 63 can hold.
+        // The shared part fits without evictions: fewer than a shard's 62 or 63 entries.
         let shared: Vec<[u8; 2]> = (0..20).map(|number| [b's', number]).collect();
         for key in &shared {
             assert!(store.put(key, vec![0; 10], now));
@@ -575,7 +575,7 @@ mod tests {
         assert_eq!(counters.hits + counters.misses_unknown, lookups as u64);
     }
 
-    /// Sixty entries in as few blocks as the tests below take.
+    /// Limits for sixty entries in as few blocks as the tests below take.
     fn small() -> Options {
         Options { bytes_max: 150 * BLOCK_COST_BYTES, ..options(60) }
     }
@@ -606,7 +606,7 @@ mod tests {
         });
         assert_eq!(found.count() as u64, second.counters().recovered);
         assert_eq!(second.counters().misses_damaged, 0);
-        // Some shards were full: what they dropped is not there.
+        // Some shards were full, and dropped entries.
         let recovered = second.counters().recovered;
         assert!(recovered > held - 520 && recovered <= 499, "{recovered} of {held}");
     }
@@ -676,8 +676,8 @@ mod tests {
         assert_eq!(left, 6);
     }
 
-    /// Clients that come back, among ten times as many new ones as the store can hold that never
-    /// do. How many of the former still resume is what a flood can do to the latter.
+    /// Regular clients come back, among ten times as many new ones as the store can hold that never
+    /// do. The regular clients that still resume show how much a flood can displace.
     #[test]
     fn a_flood_of_new_sessions_washes_none_of_the_regular_clients_out() {
         const ENTRIES: u32 = 20_000;
@@ -695,8 +695,8 @@ mod tests {
             }
             assert_eq!((0..REGULARS).filter(|number| visit(*number)).count(), REGULARS as usize);
         }
-        // A new client's session lives through as many other new ones as half of what is left to
-        // them: two in five entries, less what the shards' shares differ.
+        // A new client's session survives half as many other new ones as the room left to them: two
+        // in five entries, less the difference of the shards' shares.
         let late = newcomers.next().expect("there are numbers left");
         assert!(store.put(&late.to_be_bytes(), vec![2; 110], now));
         for number in newcomers.take(ENTRIES as usize / 4) {
@@ -750,7 +750,7 @@ mod tests {
     }
 
     thread_local! {
-        /// Address and count of what was asked for.
+        /// Address and number of the prefetched words.
         static FETCHED: Cell<Vec<(usize, usize)>> = const { Cell::new(Vec::new()) };
     }
 
@@ -780,7 +780,7 @@ mod tests {
             store.prefetch(expected);
             let entry = FETCHED.take();
             assert!(store.get(&number.to_be_bytes(), now).is_some());
-            // What the look-up itself asks for, too late for much.
+            // The look-up itself prefetches the same, too late for much.
             assert_eq!(entry, FETCHED.take());
             assert!(entry.len() == 1 && blocks.contains(&entry[0].0), "{entry:?}");
         }

@@ -1,14 +1,14 @@
-//! The way from the workers to where sessions lie beyond this host's cache, the keys that they are
-//! found by there, and when a tier that fails is given up and tried again (a circuit breaker).
+//! The queue from the workers to the session tiers beyond this host's cache, the keys used there,
+//! and the circuit breaker that gives up a failing tier and tries it again.
 //!
 //! A tier can do three things: publish a session, delete it, and fetch it within a time. Workers
 //! ask for them here and wait for none; one thread of the control side takes the requests and goes
-//! through the tiers in their order: memory (which the worker has looked into), peers, store. Owns
-//! the queue between them and its bound, and the shape of the seal that makes sessions unreadable
-//! and unforgeable where they lie; the cryptography is the caller's.
+//! through the tiers in their order: memory (which the worker has searched), peers, store. Handles
+//! the queue between them and its limit, and the interface of the cipher that makes stored sessions
+//! unreadable and unforgeable; the cryptography is the caller's task.
 //!
-//! A closed breaker lets all requests through. So many failures in a row open it: nothing goes
-//! through for a while, which doubles each time. Then one request is let through, and decides.
+//! A closed breaker lets all requests through. A number of failures in a row opens it: no request
+//! passes for a while, which doubles each time. Then one request is let through, and decides.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
@@ -20,35 +20,35 @@ use telemetry::outcome::SessionTier;
 use wire::cluster::KEY_BYTES_MAX;
 use zeroize::Zeroizing;
 
-/// Requests that wait for the control side: what workers of a large host ask for in a tenth of a
-/// second. More would be answered too late. Some 5 MB.
+/// Most requests that wait for the control side: what workers of a large host ask for in a tenth of
+/// a second. More would be answered too late. Some 5 MB.
 const WAITING_MAX: usize = 16 << 10;
 
-/// Is told where a session was found. A session that was found is in the cache by then.
+/// Callback that receives the tier that had the session. A found session is in the cache by then.
 pub type FetchAnswer = Box<dyn FnOnce(SessionTier) + Send>;
 
 pub enum Request {
-    /// Give this session to the tiers.
+    /// Gives this session to the tiers.
     Publish {
         key: Key,
-        /// Whether it may be resumed once only.
+        /// Whether it may be resumed only once.
         once: bool,
-        /// The entry of the cache.
+        /// Value of the cache's entry.
         value: Zeroizing<Vec<u8>>,
         lifetime: Duration,
     },
-    /// A session that may be resumed once was used up.
+    /// Deletes a session that may be resumed once and was used up.
     Delete { key: Key },
-    /// Bring this session into the cache. It is answered in any case.
+    /// Brings this session into the cache. The answer is sent in any case.
     Fetch {
         key: Key,
-        /// Whether it may be resumed once only.
+        /// Whether it may be resumed only once.
         once: bool,
         answer: FetchAnswer,
     },
 }
 
-/// The queue of requests. While no tier is open it takes none.
+/// The queue of requests. While no tier is open it accepts none.
 #[derive(Default)]
 pub struct Tiers {
     is_open: AtomicBool,
@@ -63,14 +63,14 @@ struct TierState {
 }
 
 impl Tiers {
-    /// Takes requests from now on. `wake` is called, on a worker's thread, when there are some
-    /// after there were none.
+    /// Accepts requests from now on. `wake` is called, on a worker's thread, when the queue stops
+    /// being empty.
     pub fn open(&self, wake: impl Fn() + Send + 'static) {
         self.lock().wake = Some(Box::new(wake));
         self.is_open.store(true, Ordering::Release);
     }
 
-    /// Takes none any more, and answers those that wait.
+    /// Accepts no more requests, and answers the waiting ones.
     pub fn close(&self) {
         self.is_open.store(false, Ordering::Release);
         let mut state = self.lock();
@@ -80,12 +80,12 @@ impl Tiers {
         waiting.into_iter().for_each(Request::give_up);
     }
 
-    /// Whether sessions are shared at all.
+    /// Reports whether sessions are shared at all.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Asks for it. What cannot wait as well is counted, and a fetch answered at once.
+    /// Queues a request. If the queue is full, it is counted, and a fetch answered at once.
     pub fn ask(&self, request: Request) {
         let mut state = self.lock();
         if !self.is_open() || state.waiting.len() >= WAITING_MAX {
@@ -114,7 +114,7 @@ impl Tiers {
         !self.lock().waiting.is_empty()
     }
 
-    /// Requests that found the queue full.
+    /// Returns the number of requests that found the queue full.
     pub fn overflows(&self) -> u64 {
         self.overflows.load(Ordering::Relaxed)
     }
@@ -125,7 +125,7 @@ impl Tiers {
 }
 
 impl Request {
-    /// Who waits for an answer gets one.
+    /// Answers a fetch with "nowhere".
     fn give_up(self) {
         if let Self::Fetch { answer, .. } = self {
             answer(SessionTier::Nowhere);
@@ -139,7 +139,7 @@ impl Debug for Tiers {
     }
 }
 
-/// A session's id, short enough to be copied about.
+/// A session's id, short enough to be copied.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key {
     bytes: [u8; KEY_BYTES_MAX],
@@ -147,7 +147,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of these bytes; `None` if there are none, or more than a session id has.
+    /// Creates a key of these bytes; `None` if there are none, or more than a session id has.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut key = Self {
             bytes: [0; KEY_BYTES_MAX],
@@ -157,7 +157,6 @@ impl Key {
         Some(key)
     }
 
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
@@ -167,11 +166,11 @@ impl Key {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Offered {
     pub key: Key,
-    /// Whether it may be resumed once only: it is of TLS 1.3.
+    /// Whether it may be resumed only once, because it is of TLS 1.3.
     pub once: bool,
 }
 
-/// Session ids of TLS 1.3 are worth something: they are not shown whole.
+/// Shows only the beginning, because a session id of TLS 1.3 is sensitive.
 impl Debug for Key {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("Key(")?;
@@ -184,16 +183,16 @@ impl Debug for Key {
 
 /// Authenticated encryption under one key.
 pub trait ValueCipher: Debug + Send + Sync {
-    /// Encrypts `bytes` in place, and binds them to `additional`. `None` = it could not; the bytes
-    /// may be anything then.
+    /// Encrypts `bytes` in place, and binds them to `additional`. `None` on failure; the bytes may
+    /// be anything then.
     fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed>;
 
-    /// Undoes that. `false` = the bytes, the seal or `additional` are others; the bytes may be
-    /// anything then. There is room for a tag behind them, should it be of use.
+    /// Decrypts `bytes` in place. `false` if the bytes, the seal or `additional` do not match; the
+    /// bytes may be anything then. Their capacity has room for a tag behind them.
     fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool;
 }
 
-/// The nonce and tag that open sealed bytes, beside the key.
+/// Nonce and tag that are needed, beside the key, to open sealed bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sealed {
     /// Unique to this value under the key.
@@ -204,19 +203,19 @@ pub struct Sealed {
 /// How long nothing goes through at first.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// How long at most: an operator who has repaired the store waits no longer.
+/// Longest pause: an operator who has repaired the store waits no longer.
 const PAUSE_MAX: Duration = Duration::from_secs(16);
 
-/// Who goes on for so long begins anew with the shortest pause.
+/// Time without failure after which the pauses begin anew with the shortest.
 const SOUND: Duration = Duration::from_secs(60);
 
-/// Lets requests through, or does not.
+/// A circuit breaker.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     state: BreakerState,
     failures: u32,
     failures_max: u32,
-    /// The last pause, and when it began.
+    /// Last pause, and its beginning.
     last: Option<(Duration, Instant)>,
 }
 
@@ -231,7 +230,7 @@ enum BreakerState {
 }
 
 impl Breaker {
-    /// A closed breaker, which opens after `failures_max` failures in a row.
+    /// Creates a closed breaker, which opens after `failures_max` failures in a row.
     pub fn new(failures_max: u32) -> Self {
         Self { state: BreakerState::Closed, failures: 0, failures_max, last: None }
     }
@@ -240,7 +239,7 @@ impl Breaker {
         matches!(self.state, BreakerState::Closed)
     }
 
-    /// When one may be tried; `None` = it is closed, or one is on its way.
+    /// Returns when one request may be tried; `None` if it is closed, or one is on its way.
     pub fn due(&self) -> Option<Instant> {
         match self.state {
             BreakerState::Open { until } => Some(until),
@@ -248,7 +247,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a request goes through. When a pause is over, one does.
+    /// Reports whether a request goes through. When a pause is over, one does.
     pub fn lets_through(&mut self, now: Instant) -> bool {
         match self.state {
             BreakerState::Closed => true,
@@ -260,7 +259,7 @@ impl Breaker {
         }
     }
 
-    /// A request succeeded. Whether the breaker closes.
+    /// Notes a success. Returns whether the breaker closes.
     pub fn succeeded(&mut self) -> bool {
         self.failures = 0;
         let was_closed = self.is_closed();
@@ -268,7 +267,7 @@ impl Breaker {
         !was_closed
     }
 
-    /// A request failed. Whether the breaker opens, having been closed.
+    /// Notes a failure. Returns whether the closed breaker opens.
     pub fn failed(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
@@ -277,12 +276,12 @@ impl Breaker {
                 self.open(now);
                 false
             }
-            // Those that were on their way when it opened fail as well.
+            // Requests that were on their way when it opened fail as well.
             BreakerState::Closed | BreakerState::Open { .. } => false,
         }
     }
 
-    /// Notes that nothing can go through. Returns whether that is news.
+    /// Opens the breaker, because nothing can go through. Returns whether it was closed.
     pub fn open(&mut self, now: Instant) -> bool {
         let was_closed = self.is_closed();
         let recent =

@@ -1,6 +1,6 @@
-//! One pass over a hello's extensions: checks the form of those we use, notes where they lie, so
-//! that a parsed hello can own its bytes and still be read; and tells which bytes of a server_name
-//! extension are a host name (RFC 6066 section 3).
+//! One pass over a hello's extensions: checks the form of those we use, and notes their positions,
+//! so that a parsed hello can own its bytes and still be read; and decides which bytes of a
+//! server_name extension are a host name (RFC 6066 section 3).
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -10,17 +10,17 @@ use HelloFault::{Illegal, Malformed};
 use super::records::HelloFault;
 use crate::cursor::Cursor;
 
-/// The places of the extensions that anybody asks for. A list that must not be empty is not.
+/// Positions of the extensions that methods return. A list that must not be empty is not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
     pub(super) server_name: Option<HelloSpan>,
-    /// The bytes in its place that are no name.
+    /// Bytes in the place of the name that are no name.
     pub(super) other_name: Option<HelloSpan>,
-    /// The offset at which the extension with either begins.
+    /// Offset of the extension with either.
     pub(super) name_extension: Option<usize>,
     /// Extensions that this server ignores, in forms that a TLS library may refuse.
     pub(super) ignorable: [Option<(usize, u16)>; IGNORABLE_MAX],
-    /// Types that no extension has, if the name or one to ignore is there.
+    /// Types that no extension has, if the name or an ignorable extension is present.
     pub(super) unused: [u16; IGNORABLE_MAX + 1],
     pub(super) alpn: Option<HelloSpan>,
     pub(super) supported_versions: Option<HelloSpan>,
@@ -35,7 +35,7 @@ pub(super) struct Extensions {
     pub(super) early_data: bool,
 }
 
-/// [`COMPRESS_CERTIFICATE`] and the two of ECH.
+/// Most ignorable extensions: [`COMPRESS_CERTIFICATE`] and the two of ECH.
 pub(super) const IGNORABLE_MAX: usize = 3;
 
 /// RFC 8879.
@@ -74,7 +74,7 @@ pub(super) fn read(mut hello: Cursor<'_>) -> Result<Extensions, HelloFault> {
         }
     }
     if found.name_extension.is_some() || ignorable > 0 {
-        // A hello has no room for all of them.
+        // The hello is too short to hold all of these types.
         let unused = PRIVATE_USE.clone().filter(|kind| !seen.has(*kind));
         for (place, kind) in found.unused.iter_mut().zip(unused) {
             *place = kind;
@@ -108,11 +108,11 @@ impl Extensions {
     }
 }
 
-/// The types seen so far, a bit each: a hello may carry any number that fits (RFC 8446 section
-/// 4.1.2: unknown ones are ignored), so that the search for duplicates must not depend on it.
+/// Types seen so far, a bit each: a hello may carry any number that fits (RFC 8446 section 4.1.2:
+/// unknown ones are ignored), so that the search for duplicates must not depend on it.
 struct SeenExtensions([u64; 1 << 10]);
 
-/// Types that are nobody's (RFC 8447 section 7), from those that are least used.
+/// Types for private use (RFC 8447 section 7), the least used first.
 static PRIVATE_USE: RangeInclusive<u16> = 0x8a00..=0xfeff;
 
 impl SeenExtensions {
@@ -120,7 +120,7 @@ impl SeenExtensions {
         self.0[usize::from(kind >> 6)] & 1 << (kind & 63) != 0
     }
 
-    /// RFC 8446 section 4.2: no two extensions of one type.
+    /// Notes a type. RFC 8446 section 4.2 forbids two extensions of one type.
     fn note(&mut self, kind: u16) -> Result<(), HelloFault> {
         let (word, bit) = (usize::from(kind >> 6), 1 << (kind & 63));
         let seen = &mut self.0[word];
@@ -132,8 +132,8 @@ impl SeenExtensions {
     }
 }
 
-/// Whether a server without ECH, or one that takes a repeated algorithm, ignores what breaks no
-/// rule that it knows (RFC 8446 section 4.1.2).
+/// Reports whether a server without ECH, or one that accepts a repeated algorithm, ignores the
+/// extension because it breaks no rule that it knows (RFC 8446 section 4.1.2).
 fn is_ignorable(kind: u16, data: Cursor<'_>) -> bool {
     match kind {
         COMPRESS_CERTIFICATE => repeats_an_algorithm(data),
@@ -152,7 +152,7 @@ fn repeats_an_algorithm(mut data: Cursor<'_>) -> bool {
     data.is_empty() && rest.is_empty() && (0..algorithms.len()).any(is_repeated)
 }
 
-/// Whether this is the ECHClientHello of an outer hello (RFC 9849 section 5), as browsers send it.
+/// Reports whether this is an outer hello's ECHClientHello (RFC 9849 section 5), as browsers send.
 fn is_outer_hello(mut data: Cursor<'_>) -> bool {
     const OUTER: u8 = 0;
     let mut read = || {
@@ -170,7 +170,7 @@ fn flag(data: Cursor<'_>, name: &'static str) -> Result<bool, HelloFault> {
     if data.is_empty() { Ok(true) } else { Err(Malformed(name)) }
 }
 
-/// The vector that fills the extension to its end.
+/// Returns the vector that fills the extension to its end.
 fn whole16<'a>(mut data: Cursor<'a>, name: &'static str) -> Result<Cursor<'a>, HelloFault> {
     let list = data.vector16().ok_or(Malformed(name))?;
     if data.is_empty() { Ok(list) } else { Err(Malformed(name)) }
@@ -195,10 +195,10 @@ fn supported_versions(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     if data.is_empty() { even(list, NAME) } else { Err(Malformed(NAME)) }
 }
 
-/// RFC 6066 section 3. Names of other types than host_name are skipped: each begins with its
-/// length.
+/// Reads server_name (RFC 6066 section 3). Names of other types than host_name are skipped: each
+/// begins with its length.
 ///
-/// A name that is no host name is the client's matter: it gets what clients without one get.
+/// An invalid host name is no fault: the client is treated like one without a name.
 fn server_name(data: Cursor<'_>) -> Result<(Option<HelloSpan>, Option<HelloSpan>), HelloFault> {
     const NAME: &str = "server_name";
     let mut host_name = None;
@@ -215,7 +215,7 @@ fn server_name(data: Cursor<'_>) -> Result<(Option<HelloSpan>, Option<HelloSpan>
     }
 }
 
-/// RFC 5746 section 3.6: a first hello renegotiates nothing.
+/// Checks that a first hello renegotiates nothing (RFC 5746 section 3.6).
 fn renegotiation_info(mut data: Cursor<'_>) -> Result<(), HelloFault> {
     let renegotiated = data.vector8().filter(|_| data.is_empty());
     match renegotiated.map(|verify_data| verify_data.is_empty()) {
@@ -225,7 +225,7 @@ fn renegotiation_info(mut data: Cursor<'_>) -> Result<(), HelloFault> {
     }
 }
 
-/// RFC 7301 section 3.1.
+/// Reads the protocols (RFC 7301 section 3.1).
 fn alpn(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "application_layer_protocol_negotiation";
     let list = whole16(data, NAME)?;
@@ -236,7 +236,7 @@ fn alpn(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     Ok(HelloSpan::of(&list))
 }
 
-/// RFC 8446 section 4.2.8; an empty list asks for a HelloRetryRequest.
+/// Reads key_share (RFC 8446 section 4.2.8); an empty list asks for a HelloRetryRequest.
 fn key_shares(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "key_share";
     let list = whole16(data, NAME)?;
@@ -250,8 +250,8 @@ fn key_shares(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     Ok(HelloSpan::of(&list))
 }
 
-/// RFC 8446 section 4.2.11.
-/// Another form than the RFC's is the TLS library's to refuse.
+/// Reports whether a pre-shared key may come with a key exchange (RFC 8446 section 4.2.11). The TLS
+/// library refuses malformed content.
 fn has_psk_dhe(mut data: Cursor<'_>) -> bool {
     const PSK_DHE_KE: u8 = 1;
     data.vector8().is_some_and(|modes| modes.rest().contains(&PSK_DHE_KE))
@@ -276,7 +276,7 @@ fn psk_identities(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     }
 }
 
-/// Reads items until the list, which must have one at least, is used up; returns how many.
+/// Reads items until the list, which must have at least one, is used up. Returns their number.
 fn each<'a>(
     mut list: Cursor<'a>,
     name: &'static str,
@@ -290,17 +290,16 @@ fn each<'a>(
     Ok(count)
 }
 
-/// The kind of bytes that a client put where a host name belongs.
+/// Kind of the bytes in the place of a host name.
 pub(super) enum HostName {
-    /// A host name of this many bytes; one closing dot is not counted.
+    /// Host name of this many bytes, without one closing dot.
     Valid(usize),
-    /// An IP address, which is not permitted, or anything else. Such clients exist and mean no
-    /// harm.
+    /// IP address, which is not permitted, or anything else. Such clients exist and mean no harm.
     Other,
 }
 
-/// All that DNS can look up and people write in ASCII: labels of letters, digits, hyphens and
-/// underscores. RFC 1123 is stricter about hyphens, and names that break it are in use.
+/// Accepts names that DNS can look up and people write in ASCII: labels of letters, digits, hyphens
+/// and underscores. RFC 1123 is stricter about hyphens, and names that break it are in use.
 pub(super) fn judge_host_name(bytes: &[u8]) -> HostName {
     let name = bytes.strip_suffix(b".").unwrap_or(bytes);
     let is_name = name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label);
@@ -316,9 +315,9 @@ fn is_address(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
 }
 
-/// From `start` up to, not including, `end`.
+/// Range of bytes from `start` up to, not including, `end`.
 ///
-/// Two bytes each: a body is at most [`super::HELLO_BYTES_MAX`] long.
+/// Two bytes each, because a body is at most [`super::HELLO_BYTES_MAX`] long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HelloSpan {
     start: u16,
@@ -334,7 +333,7 @@ impl HelloSpan {
         }
     }
 
-    /// The bytes of the body.
+    /// Returns the bytes of the body in this range.
     pub(super) fn within(self, body: &[u8]) -> &[u8] {
         body.get(self.start.into()..self.end.into()).unwrap_or(&[])
     }

@@ -1,20 +1,20 @@
-//! From TLS records to one handshake message: tells what the first bytes are, walks the records,
-//! joins fragments, sets bounds; and the reasons to refuse them.
+//! Joins TLS records to one handshake message: identifies the first bytes, walks the records, joins
+//! fragments, enforces limits; and the reasons to refuse them.
 //!
-//! Faults are found by position: what a prefix shows wrong, every longer input shows wrong the
-//! same way, so the answer never depends on how the network cut the stream.
+//! Faults are found by position: a fault in a prefix is the same fault in every longer input, so
+//! the answer never depends on how the network cut the stream.
 
 use std::borrow::Cow;
 
 use crate::alert;
 
-/// The largest ClientHello read, in bytes without its handshake header.
+/// Largest ClientHello accepted, in bytes without its handshake header.
 ///
-/// The largest in use, two hybrid key shares (ML-KEM-1024 and X25519MLKEM768), an ECH payload and
-/// a ticket of several kilobytes, stay below 8 KiB. 16 KiB is one full record, so a client that
-/// does not fragment cannot exceed it at all, and bounds what a stranger can make us hold. Records
-/// are not counted (RFC 8446 section 5.1 lets a message be spread over any number): with their
-/// headers those of one byte take six times as much.
+/// The largest in use, two hybrid key shares (ML-KEM-1024 and X25519MLKEM768), an ECH payload and a
+/// ticket of several kilobytes, stay below 8 KiB. 16 KiB is one full record, so a client that does
+/// not fragment cannot exceed it at all, and limits what a stranger can make us hold. Records are
+/// not counted (RFC 8446 section 5.1 lets a message be spread over any number): with their headers,
+/// one-byte records take six times as much.
 pub const HELLO_BYTES_MAX: usize = 1 << 14;
 
 const RECORD_HEADER_BYTES: usize = 5;
@@ -23,28 +23,28 @@ const HANDSHAKE_HEADER_BYTES: usize = 4;
 /// Version, random, empty session id, one suite, one compression method, no extensions.
 const BODY_BYTES_MIN: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
 
-/// The body of a ClientHello, and the input that it and its headers took.
+/// Body of a ClientHello, and the input that it and its headers took.
 pub(super) struct HelloMessage<'a> {
     pub(super) body: Cow<'a, [u8]>,
     pub(super) wire_bytes: usize,
 }
 
-/// One record as far as it has come.
+/// A record, as far as it has been received.
 struct HelloRecord<'a> {
     length: usize,
     fragment: &'a [u8],
     rest: &'a [u8],
 }
 
-/// How far the records of a hello have been read, so that none is looked at twice: a hello of
-/// one-byte records would else cost work in the square of its length.
+/// Position in the records of a hello, so that none is read twice: a hello of one-byte records
+/// would otherwise cost work in the square of its length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joiner {
-    /// The message's first bytes.
+    /// First bytes of the message.
     head: [u8; HANDSHAKE_HEADER_BYTES],
-    /// Bytes of the message in the whole records before `at`.
+    /// Bytes of the message in the complete records before `at`.
     joined: usize,
-    /// The offset of the first record that was not whole.
+    /// Offset of the first incomplete record.
     at: usize,
 }
 
@@ -99,7 +99,7 @@ fn next_record(bytes: &[u8]) -> Result<Option<HelloRecord<'_>>, HelloFault> {
     Ok(Some(HelloRecord { length, fragment, rest }))
 }
 
-/// How long the message is with its header, once `known` bytes of it reach that far.
+/// Returns the message's length with its header, once `known` bytes show it.
 fn message_bytes(head: &[u8; 4], known: usize) -> Result<Option<usize>, HelloFault> {
     let [kind, high, middle, low] = *head;
     if known > 0 && kind != 1 {
@@ -116,7 +116,7 @@ fn message_bytes(head: &[u8; 4], known: usize) -> Result<Option<usize>, HelloFau
     }
 }
 
-/// Keys may change after a ClientHello, so it ends with its record (RFC 8446 section 5.1).
+/// Checks that a hello ends with its record: keys may change then (RFC 8446 section 5.1).
 fn check_end(message_bytes: Option<usize>, joined: usize) -> Result<(), HelloFault> {
     match message_bytes {
         Some(bytes) if joined > bytes => Err(HelloFault::Unexpected("bytes after the hello")),
@@ -124,7 +124,7 @@ fn check_end(message_bytes: Option<usize>, joined: usize) -> Result<(), HelloFau
     }
 }
 
-/// SSL 3.0 and below are refused on sight (RFC 8446 appendix D.5).
+/// Refuses SSL 3.0 and below (RFC 8446 appendix D.5).
 fn check_legacy_version(body: Option<&[u8]>) -> Result<(), HelloFault> {
     if let Some([major, minor, ..]) = body {
         let version = u16::from_be_bytes([*major, *minor]);
@@ -135,7 +135,7 @@ fn check_legacy_version(body: Option<&[u8]>) -> Result<(), HelloFault> {
     Ok(())
 }
 
-/// The whole message: borrowed when one record holds it, copied together when several do.
+/// Returns the complete message: borrowed if one record holds it, else copied together.
 fn message(bytes: &[u8], wire_bytes: usize, joined: usize) -> HelloMessage<'_> {
     let wire = bytes.get(..wire_bytes).unwrap_or(bytes);
     let body = if wire_bytes == RECORD_HEADER_BYTES + joined {
@@ -156,48 +156,48 @@ fn join_fragments(mut wire: &[u8], joined: usize) -> Vec<u8> {
     whole
 }
 
-/// The client's fault in its first bytes.
+/// Fault in a client's first bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HelloFault {
-    /// No TLS record begins so.
+    /// Bytes that begin no TLS record.
     #[error("the first bytes are not TLS")]
     NotTls,
-    /// The method of a plaintext HTTP request.
+    /// Method of a plaintext HTTP request.
     #[error("the client speaks plaintext HTTP")]
     PlainHttp,
-    /// A hello in the format of SSLv2, whatever versions it offers (RFC 8446 appendix D.5).
+    /// Hello in the format of SSLv2, whatever versions it offers (RFC 8446 appendix D.5).
     #[error("the hello has the format of SSLv2")]
     Sslv2,
-    /// No version from TLS 1.2 up is offered.
+    /// Hello without a version from TLS 1.2 up.
     #[error("the newest version offered is {highest:#06x}, before TLS 1.2")]
     VersionTooOld {
-        /// The newest version offered that is known, as on the wire: `0x0301` is TLS 1.0.
+        /// Newest known version offered, as on the wire: `0x0301` is TLS 1.0.
         highest: u16,
     },
     /// TLS, but something else where the ClientHello belongs.
     #[error("not a ClientHello: {0}")]
     Unexpected(&'static str),
-    /// A field is cut short, empty where it must not be, or has bytes to spare.
+    /// Field that is cut short, empty where it must not be, or has bytes to spare.
     #[error("the ClientHello does not parse: {0}")]
     Malformed(&'static str),
-    /// Every field parses, but one says what it must not.
+    /// Field that parses but has a forbidden value.
     #[error("the ClientHello breaks a rule: {0}")]
     Illegal(&'static str),
-    /// It renegotiates a connection that there is not (RFC 5746 section 3.6).
+    /// Renegotiation without an earlier connection (RFC 5746 section 3.6).
     #[error("the ClientHello breaks a rule: renegotiation_info is not empty")]
     Renegotiation,
-    /// A record whose header announces more than 2^14 bytes (RFC 8446 section 5.1).
+    /// Record whose header announces more than 2^14 bytes (RFC 8446 section 5.1).
     #[error("a plaintext record of {0} bytes")]
     RecordTooLarge(u16),
-    /// A handshake header that announces more than [`super::HELLO_BYTES_MAX`] bytes.
+    /// Handshake header that announces more than [`super::HELLO_BYTES_MAX`] bytes.
     #[error("a ClientHello of {0} bytes")]
     TooLarge(u32),
 }
 
 impl HelloFault {
-    /// The description of the fatal alert to answer with; none for who would not understand it.
+    /// Returns the fatal alert to answer with; `None` if the client would not understand it.
     ///
-    /// An SSLv2-format hello is answered, since those who still send one know TLS too.
+    /// An SSLv2-format hello is answered, because clients that still send one know TLS too.
     pub fn alert(&self) -> Option<u8> {
         match self {
             Self::NotTls | Self::PlainHttp => None,
@@ -227,13 +227,13 @@ const HTTP_METHODS: [&[u8]; 12] = [
     b"REPORT ",
 ];
 
-/// Whether a handshake record begins here; `None` while the bytes could still become one or a
-/// fault with a better name.
+/// Reports whether a handshake record begins here; `None` while the bytes could still become one or
+/// a fault with a better name.
 pub(super) fn is_handshake(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
     match bytes {
         [] | [20 | 21 | 23 | 24] => Ok(None),
         [22, 3, ..] => Ok(Some(())),
-        // The version is to be ignored (RFC 8446 section 5.1), so the message's type decides.
+        // The version must be ignored (RFC 8446 section 5.1), so the message's type decides.
         [22, _, _, _, _, 1, ..] => Ok(Some(())),
         [22] | [22, _] | [22, _, _] | [22, _, _, _] | [22, _, _, _, _] => Ok(None),
         [20 | 21 | 23 | 24, 3, ..] => Err(HelloFault::Unexpected("another record type first")),
@@ -253,7 +253,7 @@ fn http(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
     Err(HelloFault::NotTls)
 }
 
-/// Two bytes of length with the high bit set, message type 1, version 0.2 or 3.x.
+/// Recognizes SSLv2: two bytes of length with the high bit set, message type 1, version 0.2 or 3.x.
 fn sslv2(bytes: &[u8]) -> Result<Option<()>, HelloFault> {
     match bytes {
         [_, _, 1, 3, ..] | [_, _, 1, 0, 2, ..] => Err(HelloFault::Sslv2),

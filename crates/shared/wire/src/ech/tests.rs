@@ -1,4 +1,4 @@
-//! Hellos and configurations of ECH, good and hostile.
+//! Hellos and configurations of ECH, valid and hostile.
 
 use super::*;
 use crate::client_hello::{self, Peek};
@@ -32,7 +32,7 @@ fn mark() -> Vec<u8> {
     extension(ENCRYPTED_CLIENT_HELLO, &[INNER])
 }
 
-/// The extension of an outer hello, with this payload.
+/// Makes the extension of an outer hello, with this payload.
 fn sealed(payload: &[u8]) -> Vec<u8> {
     let head = [0, 0, 1, 0, 1, 9];
     extension(
@@ -49,7 +49,7 @@ fn alpn() -> Vec<u8> {
     extension(16, &[0, 3, 2, b'h', b'2'])
 }
 
-/// The extensions of the outer hello of all tests: name, versions, groups, ALPN, one of 200 bytes.
+/// Makes the outer extensions of all tests: name, versions, groups, ALPN, one of 200 bytes.
 fn outer_extensions() -> Vec<Vec<u8>> {
     let long = extension(0x1234, &[7; 200]);
     vec![name("front.example"), versions(&[0x0304]), groups(), alpn(), long, sealed(&[8; 300])]

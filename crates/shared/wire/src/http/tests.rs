@@ -323,7 +323,7 @@ fn what_is_more_or_less_is_no_authority() {
     assert_eq!(host_and_port(b"a\xff"), None);
 }
 
-/// The bytes with framing, and those without, if all of it is there.
+/// Returns the bytes with framing, and without it, if the content is complete.
 fn read(end: ContentEnd, bytes: &[u8]) -> Result<Option<(usize, u64)>, ContentFault> {
     let mut whole = Content::new(end);
     let used = whole.read(bytes)?;

@@ -1,19 +1,19 @@
-//! The content of a PROXY header, whichever version carried it: who connected, and the fields
-//! (TLVs) behind that; and the reasons to refuse a header.
+//! Content of a PROXY header of either version: the addresses, the fields (TLVs) behind them, and
+//! the reasons to refuse a header.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::cursor::Cursor;
 
-/// Who connected, to what, and what else the proxy tells.
+/// A parsed header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header<'a> {
-    /// The format it came in.
+    /// Format of the header.
     pub version: Version,
     pub command: Command,
-    /// The ends of the client's connection to the proxy.
+    /// Addresses of the client's connection to the proxy.
     pub addresses: Addresses<'a>,
-    /// The fields behind the addresses; none in version 1.
+    /// Fields behind the addresses; none in version 1.
     pub tlvs: Tlvs<'a>,
 }
 
@@ -25,27 +25,27 @@ pub enum Version {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Command {
-    /// The proxy's own, a health check for instance: the real ends of the connection count.
+    /// Connection of the proxy itself, for example a health check: the real addresses count.
     Local,
     #[default]
     Proxy,
 }
 
-/// Both ends of the client's connection.
+/// Addresses of both ends of the client's connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Addresses<'a> {
-    /// Not told, or of a kind that is not read (datagrams): the real ends count.
+    /// Not given, or of a kind that is not read (datagrams): the real addresses count.
     #[default]
     Unknown,
-    /// TCP. Both ends are of one family; [`Addresses::tcp`] makes them so.
+    /// TCP. Both addresses are of one family; [`Addresses::tcp`] makes them so.
     Tcp { source: SocketAddr, destination: SocketAddr },
-    /// A Unix stream socket: names without the padding, an abstract one with its leading NUL,
-    /// unnamed ones empty. At most 108 bytes.
+    /// Unix stream socket: names without the padding, an abstract one with its leading NUL, unnamed
+    /// ones empty. At most 108 bytes.
     Unix { source: &'a [u8], destination: &'a [u8] },
 }
 
 impl Addresses<'_> {
-    /// Both ends in one family: if either is IPv6, an IPv4 one is mapped (`::ffff:192.0.2.1`).
+    /// Makes both ends one family: if either is IPv6, IPv4 is mapped (`::ffff:192.0.2.1`).
     ///
     /// An IPv4 client of a socket bound to `[::]` is mapped on both ends and is written as IPv4.
     pub fn tcp(source: SocketAddr, destination: SocketAddr) -> Self {
@@ -55,7 +55,7 @@ impl Addresses<'_> {
         Self::Tcp { source, destination }
     }
 
-    /// The client's IP address and port, if told.
+    /// Returns the client's IP address and port, if given.
     pub fn source(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp { source, .. } => Some(*source),
@@ -63,7 +63,7 @@ impl Addresses<'_> {
         }
     }
 
-    /// The IP address and port that the client connected to, if told.
+    /// Returns the IP address and port that the client connected to, if given.
     pub fn destination(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp { destination, .. } => Some(*destination),
@@ -72,7 +72,7 @@ impl Addresses<'_> {
     }
 }
 
-/// Both as IPv6 unless they are of one family already.
+/// Returns both as IPv6 unless they are of one family already.
 pub(super) fn one_family(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
     if a.is_ipv4() == b.is_ipv4() { (a, b) } else { (mapped(a), mapped(b)) }
 }
@@ -85,16 +85,16 @@ fn mapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The registered types of fields.
+/// Registered types of fields.
 pub mod kind {
-    /// The application protocol, as in RFC 7301.
+    /// Application protocol, as in RFC 7301.
     pub const ALPN: u8 = 0x01;
-    /// The host name that the client asked for.
+    /// Host name that the client asked for.
     pub const AUTHORITY: u8 = 0x02;
-    /// A checksum of the whole header.
+    /// Checksum of the whole header.
     pub const CRC32C: u8 = 0x03;
     pub const NOOP: u8 = 0x04;
-    /// Up to 128 opaque bytes that name the connection.
+    /// Opaque identifier of the connection, up to 128 bytes.
     pub const UNIQUE_ID: u8 = 0x05;
     /// Facts about the client's TLS; holds the `SSL_` fields.
     pub const SSL: u8 = 0x20;
@@ -113,16 +113,16 @@ pub mod kind {
     /// Inside `SSL`: the scheme of the handshake signature, `rsa_pss_rsae_sha256`.
     pub const SSL_SIG_SCHEME: u8 = 0x27;
     pub const NETNS: u8 = 0x30;
-    /// The first of sixteen types for private use; hitch puts the client certificate here.
+    /// First of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;
-    /// A kind of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which
+    /// Field of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which
     /// may be a replay. Four bytes, big-endian: the most bytes of the stream that are early data.
     pub const EARLY_DATA: u8 = 0xe1;
-    /// A kind of our own: the JA4 fingerprint of the client's hello, as text.
+    /// Field of our own: the JA4 fingerprint of the client's hello, as text.
     pub const JA4: u8 = 0xe2;
 }
 
-/// The most bytes a unique id may have (section 2.2.5).
+/// Most bytes of a unique id (section 2.2.5).
 pub(super) const UNIQUE_ID_BYTES_MAX: usize = 128;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,12 +131,12 @@ pub struct Tlv<'a> {
     pub value: &'a [u8],
 }
 
-/// Fields in the order they came in; their form was checked when the header was read.
+/// Fields in their received order; their form was checked when the header was read.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
-    /// Checks that the fields fill these bytes exactly and that each known one has its form.
+    /// Checks that the fields fill these bytes exactly and that each known one is well-formed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ProxyFault> {
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
@@ -150,13 +150,13 @@ impl<'a> Tlvs<'a> {
         std::iter::from_fn(move || next(&mut cursor))
     }
 
-    /// The bytes of the first field of that type.
+    /// Returns the content of the first field of that type.
     pub fn find(&self, kind: u8) -> Option<&'a [u8]> {
         self.iter().find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
 
-    /// The checksum and how many bytes of fields follow it; two of them are a fault, since each
-    /// would have to be computed with the other in place.
+    /// Returns the checksum and how many bytes of fields follow it; two checksums are a fault,
+    /// because each would have to be computed with the other in place.
     pub(super) fn checksum(&self) -> Result<Option<(u32, usize)>, ProxyFault> {
         let mut found = None;
         let mut cursor = Cursor::new(self.0);
@@ -171,7 +171,7 @@ impl<'a> Tlvs<'a> {
         Ok(found)
     }
 
-    /// The host name that the client asked for.
+    /// Returns the host name that the client asked for.
     pub fn authority(&self) -> Option<&'a str> {
         std::str::from_utf8(self.find(kind::AUTHORITY)?).ok()
     }
@@ -204,9 +204,9 @@ fn next<'a>(cursor: &mut Cursor<'a>) -> Option<Tlv<'a>> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ssl<'a> {
     flags: u8,
-    /// Zero if the client's certificate verified, else an error number or just not zero.
+    /// Zero if the client's certificate was verified, else an error number or any other value.
     pub verify: u32,
-    /// The fields of version, names and algorithms.
+    /// Fields of version, names and algorithms.
     pub fields: Tlvs<'a>,
 }
 
@@ -226,60 +226,60 @@ impl<'a> Ssl<'a> {
         Ok(Self { flags, verify, fields: Tlvs(cursor.rest()) })
     }
 
-    /// Whether the client speaks TLS.
+    /// Reports whether the client uses TLS.
     pub fn is_tls(&self) -> bool {
         self.flags & Self::TLS != 0
     }
 
-    /// Whether the client sent a certificate in this connection's handshake.
+    /// Reports whether the client sent a certificate in this connection's handshake.
     pub fn has_certificate_on_connection(&self) -> bool {
         self.flags & Self::CERTIFICATE_ON_CONNECTION != 0
     }
 
-    /// Whether the client sent a certificate in this handshake or in the one it resumes.
+    /// Reports whether the client sent a certificate in this handshake or in the resumed one.
     pub fn has_certificate_in_session(&self) -> bool {
         self.flags & Self::CERTIFICATE_IN_SESSION != 0
     }
 
-    /// The field of that type as text.
+    /// Returns the field of that type as text.
     pub fn text(&self, kind: u8) -> Option<&'a str> {
         std::str::from_utf8(self.fields.find(kind)?).ok()
     }
 }
 
-/// A fault of the sending proxy, or of a peer that is not a proxy.
+/// Fault of the sending proxy, or of a peer that is not a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProxyFault {
-    /// Neither signature: a client spoke where a proxy must.
+    /// Bytes with neither signature: a client connected where a proxy must.
     #[error("no PROXY header begins so")]
     NotProxy,
-    /// The line of version 1 breaks the grammar.
+    /// Line of version 1 that breaks the grammar.
     #[error("a version 1 line with a wrong {0}")]
     Line(&'static str),
-    /// No line end within 107 bytes.
+    /// Line without an end within 107 bytes.
     #[error("a version 1 line longer than 107 bytes")]
     LineTooLong,
-    /// The signature of version 2, and another version after it.
+    /// Signature of version 2 with another version after it.
     #[error("version {0} of the binary header")]
     Version(u8),
     #[error("command {0}")]
     Command(u8),
-    /// An address family or transport that version 2 does not have.
+    /// Address family or transport that version 2 does not have.
     #[error("address family and transport {0:#04x}")]
     Family(u8),
-    /// The length field is less than the family's addresses need.
+    /// Length that is less than the family's addresses need.
     #[error("{0} bytes are too few for the addresses")]
     AddressesCut(u16),
-    /// The length field is more than we read.
+    /// Length that is more than we read.
     #[error("a header of {0} bytes")]
     TooLarge(usize),
-    /// The field of that type does not parse.
+    /// Field that does not parse, by its type.
     #[error("field {0:#04x} does not parse")]
     Tlv(u8),
-    /// The last field is cut short.
+    /// Last field that is cut short.
     #[error("the last field is cut short")]
     TlvCut,
-    /// The CRC-32C is not that of the header.
+    /// Wrong CRC-32C.
     #[error("the checksum is wrong")]
     Checksum,
 }

@@ -1,19 +1,19 @@
-//! The lists of capabilities of line protocols: which of a server's a client sees, and which of
+//! Lists of capabilities in line protocols: hides some of the server's from a client, and adds
 //! ours.
 
 use super::words::{Framing, Words};
 
-/// How the lists are rewritten for one client, by what it has done so far.
+/// Rewriting of the lists for one client, by its present state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapabilityLists {
     pub(super) words: &'static Words,
-    /// It may still ask for TLS.
+    /// Whether the client may still ask for TLS.
     pub(super) is_before_tls: bool,
     pub(super) must_use_tls: bool,
 }
 
 impl CapabilityLists {
-    /// Whether the client does not see a capability of the server.
+    /// Reports whether a capability of the server is hidden from the client.
     fn is_hidden(&self, word: &[u8]) -> bool {
         let before: &[&str] = if self.must_use_tls { self.words.hidden_before } else { &[] };
         let hidden = self.words.hidden.iter().chain(before);
@@ -29,7 +29,7 @@ impl CapabilityLists {
         if_required.iter().chain(always).copied()
     }
 
-    /// A line of a server whose capabilities are all in one (RFC 9051 section 7.2.2).
+    /// Rewrites a line of a server that lists all capabilities at once (RFC 9051 section 7.2.2).
     pub(super) fn edited(&self, line: Vec<u8>) -> Vec<u8> {
         const LIST: &[u8] = b"CAPABILITY ";
         if self.words.framing != Framing::Tagged {
@@ -51,7 +51,7 @@ impl CapabilityLists {
         [&line[..begin], &all.join(&b' '), behind].concat()
     }
 
-    /// A reply that lists capabilities, one per line.
+    /// Rewrites a reply that lists capabilities, one per line.
     pub(super) fn relisted(&self, reply: &[u8]) -> Vec<u8> {
         let framing = self.words.framing;
         let mut lines: Vec<_> = reply.split_inclusive(|byte| *byte == b'\n').collect();
@@ -83,10 +83,10 @@ impl CapabilityLists {
             })
             .collect();
         if lines.len() == 1 && added.iter().any(|one| one.starts_with(b" ")) {
-            // RFC 2389 section 3.2: a list of none has no line that closes it.
+            // RFC 2389 section 3.2: an empty list has no closing line.
             lines.push(&end);
         }
-        // Before the last line, which closes the list in most protocols; never before the first.
+        // Ours go before the last line, which closes most lists; never before the first.
         let at = lines.len().saturating_sub(1).max(usize::from(has_head));
         lines.splice(at..at, added.iter().map(|one| &one[..]));
         let mut lines: Vec<_> = lines.into_iter().map(<[u8]>::to_vec).collect();
@@ -108,7 +108,7 @@ pub(super) fn last_line(reply: &[u8]) -> &[u8] {
     lines.next_back().unwrap_or_default()
 }
 
-/// Whether the text begins so, whatever the case.
+/// Reports whether the text begins like that, ignoring case.
 pub(super) fn begins(text: &[u8], begin: &[u8]) -> bool {
     let head = text.get(..begin.len());
     head.is_some_and(|head| head.eq_ignore_ascii_case(begin))
@@ -118,7 +118,7 @@ pub(super) fn is_word(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
 
-/// The word that a line of a list names a capability by.
+/// Returns the word that names the capability in a line of a list.
 pub(super) fn keyword(line: &[u8], framing: Framing) -> &[u8] {
     let text = match (framing, line.get(3)) {
         (Framing::Codes, Some(b' ' | b'-')) if line[0].is_ascii_digit() => &line[4..],

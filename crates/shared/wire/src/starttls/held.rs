@@ -1,13 +1,13 @@
-//! Bytes of a peer that are taken from the front, piece by piece.
+//! A buffer of a peer's bytes that are taken from the front, piece by piece.
 
 use std::mem;
 
-/// The bytes that a peer sent and that were not taken yet. To take a piece moves nothing, because a
-/// peer chooses how many there are: the rest is moved to the front once, when more comes.
+/// Received bytes that were not taken yet. Taking a piece moves nothing, because a peer chooses how
+/// many pieces there are: the rest is moved to the front once, when more comes.
 #[derive(Debug, Default)]
 pub(super) struct HeldBytes {
     bytes: Vec<u8>,
-    /// The number of those that were taken.
+    /// Number of bytes taken.
     taken: usize,
 }
 
@@ -21,7 +21,7 @@ impl HeldBytes {
         &self.bytes[self.taken..]
     }
 
-    /// The next bytes, as many of that number as are here.
+    /// Returns the next `count` bytes, or fewer if fewer are here.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
         let begin = self.taken;
         self.taken += count.min(self.bytes.len() - begin);

@@ -2,16 +2,16 @@
 
 use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
 
-/// The longest message in which a request for TLS is looked for, in bytes.
+/// Longest message in which a request for TLS is recognized, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Operations refused for want of TLS before the connection is closed.
+/// Operations refused for lack of TLS before the connection is closed.
 const REFUSALS_MAX: usize = 10;
 
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
 const NOTICE_OF_DISCONNECTION: &[u8] = b"1.3.6.1.4.1.1466.20036";
 
-// RFC 4511 section 4.1.9.
+// Result codes (RFC 4511 section 4.1.9).
 const PROTOCOL_ERROR: u8 = 2;
 const CONFIDENTIALITY_REQUIRED: u8 = 13;
 const UNAVAILABLE: u8 = 52;
@@ -24,7 +24,7 @@ const ABANDON_REQUEST: u8 = 0x50;
 const EXTENDED_REQUEST: u8 = 0x77;
 const EXTENDED_RESPONSE: u8 = 0x78;
 
-/// Requests, and what answers them (RFC 4511 sections 4.2 to 4.12).
+/// Requests and their answers (RFC 4511 sections 4.2 to 4.12).
 const ANSWERS: &[(u8, u8)] = &[
     (BIND_REQUEST, 0x61),
     (0x63, 0x65),
@@ -41,7 +41,7 @@ pub(super) struct Ldap {
     sides: Sides,
     has_client_tls: bool,
     has_server_tls: bool,
-    /// The client's bytes are for the server.
+    /// Whether the client's bytes are for the server.
     has_begun: bool,
     client: Vec<u8>,
     answer: Vec<u8>,
@@ -53,7 +53,7 @@ impl Ldap {
         Self { sides, has_server_tls: !sides.back, ..Self::default() }
     }
 
-    /// Whether the client may still ask for TLS.
+    /// Reports whether the client may still ask for TLS.
     fn is_before_tls(&self) -> bool {
         self.sides.front.is_some() && !self.has_client_tls
     }
@@ -73,7 +73,7 @@ impl Ldap {
             let is_start = value.is_some();
             let has_value = value.is_some_and(|value| !value.is_empty());
             if !is_start && self.sides.front == Some(Policy::Optional) {
-                // It may ask for TLS no more: the answer to this would come under it.
+                // The client may not ask for TLS any more: the answer to this would come under it.
                 self.has_begun = true;
                 break;
             }
@@ -103,7 +103,7 @@ impl Ldap {
         }
     }
 
-    /// RFC 4511 section 4.14.1.
+    /// Refuses a request with a value (RFC 4511 section 4.14.1).
     fn refuse_value(&mut self, id: &[u8], out: &mut Output) {
         self.refusals += 1;
         if self.refusals > REFUSALS_MAX {
@@ -189,7 +189,7 @@ impl Steps for Ldap {
     }
 
     fn server_ended(&mut self) -> Vec<u8> {
-        // Only the answer to our own request waits to be whole.
+        // Only the answer to our own request is held until it is complete.
         Vec::new()
     }
 
@@ -207,17 +207,17 @@ impl Steps for Ldap {
 }
 
 struct LdapMessage<'a> {
-    /// The bytes of the number that its answer repeats.
+    /// Bytes of the message number, which the answer repeats.
     id: &'a [u8],
-    /// The tag of the operation, and what is in it.
+    /// Tag of the operation, and its content.
     operation: u8,
     content: &'a [u8],
-    /// How long it is with its head.
+    /// Length of the message with its head.
     bytes: usize,
 }
 
 impl<'a> LdapMessage<'a> {
-    /// The first message of these bytes; `None` = it is not yet whole.
+    /// Reads the first message of these bytes; `None` if it is incomplete.
     fn read(bytes: &'a [u8]) -> Result<Option<Self>, &'static str> {
         if bytes.first().is_some_and(|tag| *tag != SEQUENCE) {
             return Err("something that is no LDAP message");
@@ -237,7 +237,7 @@ impl<'a> LdapMessage<'a> {
         Ok(Some(Self { id, operation, content, bytes: bytes.len() - rest.len() }))
     }
 
-    /// The bytes behind the name of a request for TLS, which has none; `None` = it is another
+    /// Returns the value in a request for TLS, which should be empty; `None` if it is another
     /// request.
     fn start_tls_value(&self) -> Option<&'a [u8]> {
         let (tag, name, value) = take(self.content).ok()??;
@@ -245,7 +245,7 @@ impl<'a> LdapMessage<'a> {
         is_start.then_some(value)
     }
 
-    /// The code and words of a result.
+    /// Returns the code and text of a result.
     fn result(&self) -> Option<(u8, &'a [u8])> {
         let (_, code, rest) = take(self.content).ok()??;
         let (_, _, rest) = take(rest).ok()??;
@@ -256,8 +256,8 @@ impl<'a> LdapMessage<'a> {
 
 type Element<'a> = (u8, &'a [u8], &'a [u8]);
 
-/// The first element of these bytes: its tag, its content, and what follows; `None` = it is not
-/// yet whole. LDAP allows the definite form of lengths alone (RFC 4511 section 5.1).
+/// Reads the first element of these bytes: its tag, its content, and the rest; `None` if it is
+/// incomplete. LDAP allows only the definite form of lengths (RFC 4511 section 5.1).
 fn take(bytes: &[u8]) -> Result<Option<Element<'_>>, &'static str> {
     let [tag, first, rest @ ..] = bytes else {
         return Ok(None);
@@ -280,7 +280,7 @@ fn take(bytes: &[u8]) -> Result<Option<Element<'_>>, &'static str> {
     Ok(parts.map(|(content, rest)| (*tag, content, rest)))
 }
 
-/// An element of less than 256 bytes, as all of ours are.
+/// Makes an element of less than 256 bytes, as all of ours are.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = u8::try_from(content.len()).expect("our own elements are short");
     let head: &[u8] = if length < 0x80 { &[tag, length] } else { &[tag, 0x81, length] };
@@ -299,7 +299,7 @@ fn response(id: &[u8], tag: u8, code: u8, words: &str, name: Option<&[u8]>) -> V
     envelope(id, &element(tag, &content))
 }
 
-/// A server's notice that it ends a connection (RFC 4511 section 4.4.1).
+/// Makes a server's notice that it ends a connection (RFC 4511 section 4.4.1).
 fn notice(code: u8, words: &str) -> Vec<u8> {
     response(&[0], EXTENDED_RESPONSE, code, words, Some(NOTICE_OF_DISCONNECTION))
 }

@@ -1,11 +1,11 @@
 //! The dialog of a line protocol, by its [`Words`].
 //!
-//! One command is given to the server at a time until the dialog is over, so that each reply is
-//! known to be that command's, and an answer of our own comes in its turn. What a client sends
-//! meanwhile waits here.
+//! One command is given to the server at a time until the dialog is over, so that each reply
+//! belongs to that command, and an answer of our own keeps its order. Later commands of the client
+//! are held meanwhile.
 //!
-//! Once both sides have their TLS nothing is rewritten. Nothing that a server said before its TLS
-//! reaches a client, because anybody on the way may have said it: the greeting is then our own.
+//! Once both sides have their TLS nothing is rewritten. A server's words before its TLS never reach
+//! a client, because anybody on the way may have forged them: the greeting is then our own.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use super::step::{
 use super::words::{Framing, Words};
 use crate::http::decimal;
 
-/// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
+/// Longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
-/// The limit for lines that wait for a reply, for a reply that is rewritten, and for answers at
-/// once, in bytes.
+/// Limit in bytes for lines that wait for a reply, for a reply that is rewritten, and for answers
+/// sent at once.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// Commands refused for want of TLS before the connection is closed.
+/// Commands refused for lack of TLS before the connection is closed.
 const REFUSALS_MAX: usize = 10;
 
 /// Commands that are passed on for a client that may still ask for TLS, which needs two or three of
@@ -32,7 +32,7 @@ const COMMANDS_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LinesPhase {
-    /// Ours, before TLS: its greeting, the reply to our hello, that to our request.
+    /// Our steps before TLS: the server's greeting, its replies to our hello and our request.
     Greeting,
     Hello,
     Request,
@@ -40,7 +40,7 @@ enum LinesPhase {
     Open,
 }
 
-/// The purpose of the server's next reply.
+/// Purpose of the server's next reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ExpectedReply {
     Greeting,
@@ -48,30 +48,29 @@ enum ExpectedReply {
     Other,
 }
 
-/// The dialog of one connection.
 #[derive(Debug)]
 pub(super) struct Lines {
     words: &'static Words,
     sides: Sides,
-    /// The name that a server is told.
+    /// Name of this host, for the server.
     own_name: String,
-    /// The name that a client is told in a greeting of our own.
+    /// Name in a greeting of our own, for the client.
     greeting_name: String,
     phase: LinesPhase,
     has_client_tls: bool,
-    /// Bytes that have come and are not yet worked on.
+    /// Received bytes that are not processed yet.
     client: VecDeque<u8>,
     server: VecDeque<u8>,
     expected: Option<ExpectedReply>,
-    /// The tag of the command that is answered, where commands have one.
+    /// Tag of the command being answered, in protocols with tags.
     tag: Vec<u8>,
-    /// The code of the reply that is not yet whole.
+    /// Code of the incomplete reply.
     code: Option<Vec<u8>>,
     is_dotted: bool,
-    /// It, as far as it has come, if it is to be rewritten or judged.
+    /// Bytes of the reply received so far, if it must be rewritten or judged.
     reply: Vec<u8>,
-    /// The server's bytes before TLS since it was last given a command: words without end are
-    /// refused, also where they are passed on.
+    /// Bytes of the server before TLS since it was last given a command: endless words are refused,
+    /// even if they are passed on.
     said_bytes: usize,
     /// Commands passed on before TLS.
     commands: usize,
@@ -79,12 +78,12 @@ pub(super) struct Lines {
     refused: Option<RefusedCommand>,
 }
 
-/// A command that is answered once it is whole: literals that the client sends without waiting (RFC
-/// 7888) are a part of it, and no commands.
+/// A command that is refused once it is complete: literals that the client sends without waiting
+/// (RFC 7888) are a part of it, and no commands.
 #[derive(Debug)]
 struct RefusedCommand {
     answer: &'static str,
-    /// The bytes so far, and those of the last literal that have not come yet.
+    /// Bytes so far, and those of the last literal that have not come yet.
     bytes: usize,
     missing_bytes: usize,
 }
@@ -113,7 +112,7 @@ impl Lines {
         }
     }
 
-    /// Whether the client may still ask for TLS.
+    /// Reports whether the client may still ask for TLS.
     fn is_before_tls(&self) -> bool {
         self.sides.front.is_some() && !self.has_client_tls
     }
@@ -130,14 +129,14 @@ impl Lines {
         }
     }
 
-    /// Whether the rest may pass as it is, at the price that a client under TLS may see an offer of
-    /// TLS by a server that gets plaintext.
+    /// Reports whether the rest may be relayed unchanged, at the price that a client under TLS may
+    /// see an offer of TLS by a server that gets plaintext.
     fn may_relay(&self) -> bool {
         let is_lasting = self.sides.front.is_some() && self.words.lasting.is_some();
         self.phase == LinesPhase::Open && !self.is_before_tls() && !is_lasting
     }
 
-    /// Ends the rewriting, with all that waits.
+    /// Ends the rewriting, and passes on all held bytes.
     fn relay(&mut self, out: &mut Output) {
         out.to_server.extend(std::mem::take(&mut self.client));
         out.to_client.append(&mut self.reply);
@@ -145,7 +144,7 @@ impl Lines {
         out.next = Next::Relay;
     }
 
-    /// Goes on where TLS has come up on a side.
+    /// Continues when TLS has come up on a side.
     fn go_on_under_tls(&mut self, out: &mut Output) {
         if self.sides.back && self.may_relay() {
             self.relay(out);
@@ -154,7 +153,7 @@ impl Lines {
         }
     }
 
-    // From the client.
+    // Client's side.
 
     fn take_commands(&mut self, out: &mut Output) {
         let (before, mut answered) = (out.to_client.len(), 0);
@@ -173,7 +172,7 @@ impl Lines {
                 return self.exceeded("a line longer than 8 KiB", out);
             }
             let Some(line) = take_line(&mut self.client) else {
-                // A ClientHello need not have the end of a line.
+                // A ClientHello need not contain the end of a line.
                 let is_handshake = self.client.len() >= BEGINNING_BYTES
                     && self.client.iter().take(2).eq(&[HANDSHAKE, 3]);
                 if self.is_before_tls() && is_handshake {
@@ -199,8 +198,8 @@ impl Lines {
         }
     }
 
-    /// Goes on where a client has sent more than any command that is looked for: a token for a
-    /// login has 12,288 octets (RFC 4954 section 4), a line of IMAP often 64 KiB.
+    /// Handles a client that has sent more than any command looked for: a token for a login has
+    /// 12,288 octets (RFC 4954 section 4), a line of IMAP often 64 KiB.
     fn exceeded(&mut self, what: &'static str, out: &mut Output) {
         if self.may_relay() {
             self.relay(out);
@@ -222,7 +221,7 @@ impl Lines {
         }
         let command = String::from_utf8_lossy(text).to_ascii_uppercase();
         let is_one_of = |all: &[&str]| all.iter().any(|one| is_command(&command, one));
-        // What is nearly one might be one for a server.
+        // A loose check, because a server may take something similar for a literal.
         let has_literal = words.has_literals() && command.ends_with('}');
         let answer = words.answered.iter().find(|(name, _)| is_command(&command, name));
         if self.sides.front.is_some() && is_one_of(words.start) {
@@ -256,8 +255,8 @@ impl Lines {
         self.refuse_command(refused, line, out);
     }
 
-    /// Answers a command with this line as its next, unless a literal follows. One that waits for a
-    /// go-ahead is not sent, because the answer comes in its place (RFC 9051 section 4.3).
+    /// Answers a command whose next line this is, unless a literal follows. A literal that waits
+    /// for a go-ahead is never sent, because the answer comes instead (RFC 9051 section 4.3).
     fn refuse_command(&mut self, mut refused: RefusedCommand, line: &[u8], out: &mut Output) {
         let literal = literal_bytes(line).filter(|_| self.words.has_literals());
         if let Some(bytes) = literal {
@@ -318,7 +317,7 @@ impl Lines {
         out.fail(fault, words.as_bytes());
     }
 
-    // From the server.
+    // Server's side.
 
     fn take_replies(&mut self, out: &mut Output) {
         while out.goes_on() && self.phase != LinesPhase::Tls {
@@ -332,7 +331,7 @@ impl Lines {
                 return self.fail_server(what, out);
             }
             let Some(expected) = self.expected else {
-                // Out of turn, such as the end of a transfer.
+                // A reply out of turn, such as the end of a transfer.
                 out.to_client.append(&mut self.lists().edited(line));
                 continue;
             };
@@ -364,14 +363,14 @@ impl Lines {
     }
 
     fn fail_server(&self, what: &'static str, out: &mut Output) {
-        // Before, another server may greet the client.
+        // Before that phase, another server may greet the client.
         if self.phase == LinesPhase::Open {
             out.to_client.append(&mut self.unavailable());
         }
         out.next = Next::Fail(Fault::ServerMalformed(what));
     }
 
-    /// The reason why no server of the protocol sends this line here, if it is so.
+    /// Returns the reason why this line is malformed here, if it is.
     fn malformation(&self, line: &[u8]) -> Option<&'static str> {
         if self.phase != LinesPhase::Open && has_stray(line) {
             return Some("a CR or NUL within a line");
@@ -382,7 +381,7 @@ impl Lines {
         (!is_of_reply).then_some("a reply whose lines have several codes")
     }
 
-    /// Goes on behind a whole reply.
+    /// Continues behind a complete reply.
     fn replied(&mut self, reply: Vec<u8>, out: &mut Output) {
         match self.phase {
             LinesPhase::Open => {
@@ -418,7 +417,7 @@ impl Lines {
         let last = last_line(&reply);
         let mut good = self.words.greetings.iter();
         if self.words.framing == Framing::Codes && last.starts_with(b"1") {
-            // It will be ready in a while (RFC 959 section 5.4).
+            // The server will be ready in a while (RFC 959 section 5.4).
             self.expected = Some(ExpectedReply::Greeting);
         } else if !good.any(|good| begins(last, good.as_bytes())) {
             out.next = Next::Fail(refusal(last));
@@ -446,7 +445,7 @@ impl Lines {
         out.to_server.extend_from_slice(b"\r\n");
     }
 
-    /// Whether the reply ends with this line.
+    /// Reports whether the reply ends with this line.
     fn is_final(&mut self, line: &[u8], expected: ExpectedReply) -> bool {
         let text = line.trim_ascii_end();
         if self.is_dotted {
@@ -544,7 +543,7 @@ impl Steps for Lines {
     }
 }
 
-/// The next whole line, with its end.
+/// Takes the next complete line, with its end.
 fn take_line(bytes: &mut VecDeque<u8>) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let line = bytes.drain(..=end).collect();
@@ -554,15 +553,15 @@ fn take_line(bytes: &mut VecDeque<u8>) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Whether a line has what some servers take for its end. To them it would be two commands, of
-/// which the second one's reply came as if it were one under TLS (CVE-2011-0411).
+/// Reports whether a line contains a byte that some servers take for its end. They would see two
+/// commands, and the reply to the second would seem to come under TLS (CVE-2011-0411).
 fn has_stray(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     line.iter().any(|byte| matches!(byte, b'\r' | 0))
 }
 
-/// The length of the literal that follows this line without waiting.
+/// Returns the length of the literal that follows this line without waiting.
 fn literal_bytes(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\n")?;
     let text = line.strip_suffix(b"\r").unwrap_or(line).strip_suffix(b"+}")?;

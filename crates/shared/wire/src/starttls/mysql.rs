@@ -1,20 +1,19 @@
 //! MySQL and MariaDB: TLS begins after the server's greeting, when the client asks for it.
 //!
-//! Owns all packets until the server has accepted or refused the login: the offer of TLS in the
-//! greeting, the client's request, sequence numbers, and the passwords of plugins that send them in
-//! another way without TLS than under it. Nothing after the login differs, so that it is relayed.
+//! Handles all packets until the server has accepted or refused the login: the offer of TLS in the
+//! greeting, the client's request, sequence numbers, and the passwords of plugins that send them
+//! differently with and without TLS. Nothing after the login differs, so that it is relayed.
 //!
 //! If one side has TLS and the other has none:
 //! - a request for TLS that only one side sees shifts the sequence numbers of all later packets;
 //! - `caching_sha2_password` and `sha256_password` send the password as it is under TLS, and
-//!   encrypted for the server's RSA key without (RSA-OAEP, after an exclusive or with the
-//!   scramble). A server without TLS is asked for its key; but `caching_sha2_password` alone
-//!   regards a Unix socket as secure. A client without TLS that asks for the server's key gets
-//!   ours.
+//!   without TLS encrypted for the server's RSA key (RSA-OAEP, after an exclusive or with the
+//!   scramble). A server without TLS is asked for its key; but only `caching_sha2_password` regards
+//!   a Unix socket as secure. A client without TLS that asks for the server's key gets ours.
 //!
 //! A later `COM_CHANGE_USER` begins at sequence number 0 and passes; only a full authentication by
-//! those plugins, for a user that the server does not remember, cannot succeed there where one side
-//! alone has TLS.
+//! those plugins, for a user that the server does not remember, cannot succeed there if only one
+//! side has TLS.
 //!
 //! Sources: MySQL Internals, "Connection Phase" and "Authentication Method"; MariaDB Knowledge
 //! Base, "Connection".
@@ -30,7 +29,7 @@ pub use check::{Check, CheckStep};
 
 use super::step::{Next, Output, PasswordTask, Policy, Sides, Steps};
 
-/// `caching_sha2_password`: the server remembers the user; it accepts the login next.
+/// `caching_sha2_password`: the server remembers the user, and accepts the login next.
 const REMEMBERED: &[u8] = &[MORE_DATA, 3];
 /// `caching_sha2_password`: the server needs the password itself.
 const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
@@ -39,21 +38,21 @@ const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
 enum LoginStage {
     #[default]
     Greeting,
-    /// The client's request for TLS or its login comes.
+    /// Waits for the client's request for TLS or its login.
     Request,
-    /// The handshake with the client.
+    /// Handshake with the client.
     ClientTls,
-    /// The client's login comes, under TLS.
+    /// Waits for the client's login, under TLS.
     Login,
-    /// The handshake with the server; the login is held.
+    /// Handshake with the server; the login is held.
     ServerTls,
     Exchange(LoginTurn),
-    /// A task is being done.
+    /// Waits for the result of a task.
     Password(PasswordPath),
     Over,
 }
 
-/// Whose packet comes next. The server may send more at any time.
+/// Sender of the next packet. The server may send more at any time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LoginTurn {
     Client,
@@ -65,7 +64,7 @@ enum LoginTurn {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PasswordPath {
     ToServer,
-    /// It is mixed with the scramble.
+    /// The password is mixed with the scramble.
     MixedToServer,
     ToClient,
 }
@@ -88,7 +87,7 @@ impl Plugin {
         }
     }
 
-    /// The packet of one byte by which a client asks for the server's key.
+    /// Returns the one-byte packet by which a client asks for the server's key.
     fn key_request(self) -> u8 {
         match self {
             Self::Sha256 => 1,
@@ -100,7 +99,7 @@ impl Plugin {
 #[derive(Default)]
 pub(super) struct Mysql {
     sides: Sides,
-    /// There is no client whose login could be waited for: the server is asked for TLS at once.
+    /// Whether there is no client to wait for: the server is asked for TLS at once.
     is_alone: bool,
     is_server_local: bool,
     client: PacketPeer,
@@ -111,28 +110,28 @@ pub(super) struct Mysql {
     has_factors: bool,
     plugin: Plugin,
     scramble: Vec<u8>,
-    /// The client's next packet is its password, or a request for the key.
+    /// Whether the client's next packet is its password, or a request for the key.
     is_password_due: bool,
-    /// The login, while the server's handshake is made.
+    /// Login of the client, held during the server's handshake.
     login: Vec<u8>,
-    /// The password, while the server's key is awaited.
+    /// Password, while the server's key is awaited.
     password: Option<Vec<u8>>,
-    /// The last error packet; empty = there was none.
+    /// Last error packet; empty = there was none.
     refusal: Vec<u8>,
 }
 
 impl Mysql {
-    /// A connection to a server that has not greeted yet.
+    /// Creates the state of a connection whose server has not greeted yet.
     pub(super) fn new(sides: Sides) -> Self {
         Self { sides, ..Self::default() }
     }
 
-    /// The same, and no client will say anything.
+    /// Creates a dialog without a client.
     pub(super) fn asking(sides: Sides) -> Self {
         Self { is_alone: true, ..Self::new(sides) }
     }
 
-    /// Goes on as far as the packets that are there allow.
+    /// Continues as far as the received packets allow.
     fn advance(&mut self, before: Result<(), LoginRefusal>, out: &mut Output) {
         let mut step = before.map(|()| true);
         while matches!(step, Ok(true)) && out.goes_on() {
@@ -140,7 +139,7 @@ impl Mysql {
         }
         if let Err(refusal) = step {
             self.refusal = refusal.packet(self.is_greeted);
-            // Where the server's TLS is a part of the dial, another server may greet the client.
+            // If the server's TLS is a part of the dial, another server may greet the client.
             if self.is_greeted || !self.sides.back {
                 self.client.put(&self.refusal, &mut out.to_client);
             }
@@ -154,7 +153,7 @@ impl Mysql {
         }
     }
 
-    /// Takes a packet; `false` = none is there that may come now.
+    /// Takes a packet; `false` if none that may come now is here.
     fn step(&mut self, out: &mut Output) -> Result<bool, LoginRefusal> {
         let (takes_server, takes_client) = match self.stage {
             LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server) => (true, false),
@@ -186,8 +185,8 @@ impl Mysql {
                 self.server_authenticates(payload, out);
                 Ok(())
             }
-            // Before the login nothing but an error may come: the server gave up waiting. Its TLS
-            // has not begun then, so that nothing more can be relayed.
+            // Before the login only an error may come: the server gave up waiting. Its TLS has not
+            // begun then, so that nothing more can be relayed.
             _ if payload.first() == Some(&ERROR) && self.sides.back => {
                 Err(LoginRefusal::ServerRefused(payload))
             }
@@ -245,7 +244,7 @@ impl Mysql {
                 out.next = Next::Relay;
                 Ok(())
             }
-            // It was not offered.
+            // TLS was not offered.
             None if is_request? => Err(LoginRefusal::ClientPacket),
             Some(Policy::Optional) | None => self.client_logs_in(payload, out),
         }
@@ -256,7 +255,7 @@ impl Mysql {
         self.plugin = Plugin::of(&login.plugin);
         self.has_factors = login.capabilities & packet::FACTORS != 0;
         let mut payload = packet::with_tls(payload, self.sides.back);
-        // The login itself has the answer that `sha256_password` would give to a request.
+        // The login itself may contain the password that `sha256_password` would otherwise ask for.
         if self.plugin == Plugin::Sha256 {
             let key_request = self.plugin.key_request();
             if self.encrypts_for_server() && self.is_password(&login.answer) {
@@ -289,7 +288,7 @@ impl Mysql {
     fn send_login(&mut self, login: &[u8], out: &mut Output) {
         self.server.put(login, &mut out.to_server);
         self.stage = LoginStage::Exchange(LoginTurn::Server);
-        // Both have TLS: all that follows is the same on both sides.
+        // Both have TLS: all that follows is equal on both sides.
         if self.is_client_tls && self.sides.back {
             out.next = Next::Relay;
         }
@@ -319,7 +318,7 @@ impl Mysql {
         self.stage = LoginStage::Exchange(turn);
     }
 
-    /// Both kinds of packet name a plugin and have its first data, here a scramble with a NUL.
+    /// Reads the plugin of either kind of packet, and its first data, here a scramble with a NUL.
     fn switch_plugin(&mut self, payload: &[u8]) {
         let mut cursor = crate::cursor::Cursor::new(&payload[1..]);
         self.plugin = Plugin::of(packet::last_text(&mut cursor));
@@ -350,18 +349,18 @@ impl Mysql {
         }
     }
 
-    /// Only the client has TLS, and sends passwords as they are.
+    /// Reports whether only the client has TLS, so that it sends passwords unencrypted.
     fn encrypts_for_server(&self) -> bool {
         let is_secure = self.is_server_local && self.plugin == Plugin::CachingSha2;
         self.is_client_tls && !self.sides.back && !is_secure
     }
 
-    /// Only the server has TLS, and takes passwords as they are.
+    /// Reports whether only the server has TLS, so that it expects passwords unencrypted.
     fn decrypts_for_server(&self) -> bool {
         !self.is_client_tls && self.sides.back
     }
 
-    /// Neither a request for the key nor an empty password.
+    /// Reports whether the answer is neither a request for the key nor an empty password.
     fn is_password(&self, answer: &[u8]) -> bool {
         !matches!(answer, [] | [0]) && answer != [self.plugin.key_request()]
     }
@@ -434,7 +433,7 @@ impl Steps for Mysql {
 
     fn server_connected(&mut self, out: &mut Output) {
         self.server = PacketPeer::default();
-        // The client answers the greeting of the server before this one.
+        // The client answers the greeting of the previous server.
         let goes_on = if self.is_greeted {
             Err(LoginRefusal::ServerLost)
         } else {
@@ -474,8 +473,8 @@ impl Steps for Mysql {
     }
 }
 
-/// Exclusive or with the scramble, repeated (`xor_string` of MySQL): what is encrypted once cannot
-/// be sent again to a server with another scramble.
+/// Combines with the scramble by exclusive or, repeated (`xor_string` of MySQL), so that encrypted
+/// bytes cannot be replayed to a server with another scramble.
 fn mix(password: &mut [u8], scramble: &[u8]) {
     for (byte, scramble) in password.iter_mut().zip(scramble.iter().cycle()) {
         *byte ^= scramble;

@@ -1,6 +1,6 @@
 //! PostgreSQL: the request for TLS before the startup packet (PostgreSQL's documentation, "Message
-//! Flow", SSL Session Encryption), and TLS from the first byte, as clients since PostgreSQL 17 may
-//! begin it.
+//! Flow", SSL Session Encryption), and TLS from the first byte, which clients since PostgreSQL 17
+//! may use.
 
 mod binding;
 
@@ -11,22 +11,22 @@ const SSL_REQUEST: u32 = 1234 << 16 | 5679;
 const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
 const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
 
-/// The longest startup packet that servers take, in bytes (MAX_STARTUP_PACKET_LENGTH).
+/// Longest startup packet that servers accept, in bytes (MAX_STARTUP_PACKET_LENGTH).
 const STARTUP_BYTES_MAX: usize = 10_000;
 
 /// A request to cancel: its head, a process and its key, which protocol 3.2 has longer.
 const CANCEL_BYTES_MIN: usize = 12 + 4;
 const CANCEL_BYTES_MAX: usize = 12 + 256;
 
-/// The longest error that is waited for, in bytes.
+/// Longest error that is awaited, in bytes.
 const ERROR_BYTES_MAX: usize = 8 << 10;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Server {
-    /// It gets what the client sends.
+    /// The client's bytes go to the server.
     #[default]
     Open,
-    /// It has to be asked for TLS, or was.
+    /// The server must be asked for TLS, or was.
     Asked,
 }
 
@@ -34,23 +34,23 @@ enum Server {
 pub(super) struct Postgres {
     sides: Sides,
     has_client_tls: bool,
-    /// It began TLS without a request for it.
+    /// Whether the client began TLS without a request for it.
     is_direct: bool,
-    /// The same, and it has not agreed on the application protocol.
+    /// Whether such a client has not agreed on the application protocol.
     lacks_protocol: bool,
-    /// It asked for GSSAPI encryption before, and the answer was no.
+    /// Whether the client asked for GSSAPI encryption before, and the answer was no.
     has_asked_gss: bool,
-    /// It asked for TLS before, and the answer was no.
+    /// Whether the client asked for TLS before, and the answer was no.
     has_asked_tls: bool,
     has_refused: bool,
     server: Server,
     client: Vec<u8>,
     answer: Vec<u8>,
-    /// The client's bytes are for the server.
+    /// Whether the client's bytes are for the server.
     has_begun: bool,
-    /// It was a request to cancel a query, and nothing else passes.
+    /// Whether the bytes were a request to cancel a query, and nothing else passes.
     has_cancelled: bool,
-    /// The server's TLS is ours, and the client's login is in it.
+    /// Whether the server's TLS is ours, and carries the client's login.
     is_server_secured: bool,
     has_other_certificate: bool,
     login: Login,
@@ -98,8 +98,8 @@ impl Postgres {
                         &error("08P01", "unsupported frontend protocol: encryption is active"),
                     );
                 }
-                // A server takes them without TLS too, whatever it demands of others, and older
-                // clients send them so.
+                // A server accepts them without TLS too, whatever it demands of other connections,
+                // and older clients send them so.
                 CANCEL_REQUEST => return self.cancel(length, out),
                 _ if self.must_use_tls() => {
                     self.has_refused = true;
@@ -115,7 +115,7 @@ impl Postgres {
     fn ssl_requested(&mut self, out: &mut Output) {
         self.client.drain(..8);
         if self.sides.front.is_none() {
-            // The way to the server is ours to protect.
+            // The connection to the server is ours to protect.
             self.has_asked_tls = true;
             out.to_client.push(b'N');
         } else if self.client.is_empty() {
@@ -131,8 +131,8 @@ impl Postgres {
         self.sides.front == Some(Policy::Required) && !self.has_client_tls
     }
 
-    /// Passes one whole request on, and nothing else: to every server, because nobody here knows
-    /// whose key it has. A server ignores a key that is not its own.
+    /// Passes one complete request on, and nothing else: to every server, because the server of its
+    /// key is not known here. A server ignores a key that is not its own.
     fn cancel(&mut self, length: usize, out: &mut Output) {
         if self.client.len() > length || !(CANCEL_BYTES_MIN..=CANCEL_BYTES_MAX).contains(&length) {
             let fault = Fault::ClientMalformed("more or less than a request to cancel");
@@ -144,7 +144,7 @@ impl Postgres {
         }
     }
 
-    /// From here on the client's bytes pass as they are.
+    /// Passes the client's bytes unchanged from here on.
     fn begin(&mut self, length: usize, out: &mut Output) {
         self.has_begun = true;
         self.login = match (self.is_server_secured, self.has_client_tls) {
@@ -182,7 +182,7 @@ impl Steps for Postgres {
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
         if self.server == Server::Open {
-            // It answers no request to cancel.
+            // Servers do not answer a request to cancel.
             if !self.has_cancelled {
                 self.login.server_sent(bytes, &mut out.to_client);
                 self.relay_if_done(out);
@@ -209,8 +209,8 @@ impl Steps for Postgres {
         }
     }
 
-    /// Who begins TLS at once has to say what for: so servers have it since version 17, lest the
-    /// client of another protocol is led to them (ALPACA).
+    /// Notes the application protocol. A client that begins TLS at once must name it, as servers
+    /// since version 17 demand, lest a client of another protocol is redirected to them (ALPACA).
     fn client_agreed(&mut self, protocol: Option<&[u8]>) {
         self.lacks_protocol = self.is_direct && protocol != Some(b"postgresql");
     }
@@ -270,10 +270,10 @@ fn number(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }
 
-/// A packet's length and its code, if both have come.
+/// Returns a packet's length and code, if both have come.
 fn head(bytes: &[u8]) -> Option<(usize, u32)> {
     let length = number(bytes.get(..4)?);
-    // A length that is wrong is known before the code.
+    // A wrong length is known before the code.
     if !(8..=STARTUP_BYTES_MAX as u32).contains(&length) {
         return Some((0, 0));
     }
@@ -286,12 +286,12 @@ fn error(code: &str, message: &str) -> Vec<u8> {
     [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
 }
 
-/// The message for a client that could not log in, with its remedies as a hint.
+/// Message for a client that could not log in, with its remedies as a hint.
 const BOUND_ELSEWHERE: &str = "channel binding is impossible: this proxy shows another certificate \
     than the server\0HConnect with channel_binding=disable, or have the proxy (Lariat) show the \
     server's own certificate, or reach the server without TLS.";
 
-/// The message of an ErrorResponse; one of before version 3 is text alone.
+/// Returns the message of an ErrorResponse; errors from before version 3 are text alone.
 fn message(fields: &[u8]) -> &[u8] {
     let mut fields = fields.split(|byte| *byte == 0);
     let message = fields.find_map(|field| field.strip_prefix(b"M"));

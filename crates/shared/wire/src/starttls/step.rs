@@ -1,45 +1,44 @@
-//! The input and output of every dialog: the sides that speak STARTTLS, and what is to be done
-//! next.
+//! Input and output of every dialog: the sides that use STARTTLS, and the next step.
 
 use std::fmt;
 
 use crate::text::is_control;
 
-/// Whether clients of a front have to ask for TLS.
+/// Whether clients of a front must ask for TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Policy {
-    /// One that does not is refused in the words of its protocol.
+    /// Clients that do not are refused in the words of their protocol.
     Required,
-    /// One that does not is relayed as it is.
+    /// Clients that do not are relayed in plaintext.
     Optional,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sides {
-    /// Clients, and what they have to do; `None` = they speak plaintext or TLS from the first byte.
+    /// Requirement for clients; `None` = they use plaintext or TLS from the first byte.
     pub front: Option<Policy>,
     pub back: bool,
 }
 
-/// The names of hosts that a dialog says.
+/// Host names that a dialog sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostNames<'a> {
-    /// This host's, which mail servers are told: a name of the DNS, or an address literal (RFC 5321
+    /// Name of this host, for mail servers: a name of the DNS, or an address literal (RFC 5321
     /// section 4.1.1.1).
     pub own: &'a str,
-    /// The server's, where a client or the server itself is told it; `None` = it is not known.
+    /// Name of the server, where a client or the server itself is sent it; `None` = not known.
     pub server: Option<&'a str>,
 }
 
-/// The outcome of a call: bytes that go out now, in plaintext or in the TLS that is up on that
-/// side, and what is to be done behind them.
+/// Outcome of a call: bytes to send now, in plaintext or in the TLS that is up on that side, and
+/// the step behind them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
     pub to_client: Vec<u8>,
-    /// To the server. If none is connected yet, one has to be; what the client's bytes led to waits
-    /// for TLS to the server, if that is asked for.
+    /// Bytes for the server. If none is connected yet, one has to be; bytes that result from the
+    /// client's wait for TLS to the server, if that is asked for.
     pub to_server: Vec<u8>,
-    /// The step behind these bytes.
+    /// Step behind these bytes.
     pub next: Next,
 }
 
@@ -48,14 +47,14 @@ pub enum Next {
     /// More bytes are needed.
     #[default]
     More,
-    /// The client begins TLS once it has read what goes to it; [`Dialog::client_tls_up`] then. It
-    /// has sent nothing behind its request.
+    /// Start of the client's TLS, once it has read the bytes for it; [`Dialog::client_tls_up`]
+    /// then. It has sent nothing behind its request.
     ///
     /// [`Dialog::client_tls_up`]: super::Dialog::client_tls_up
     StartClientTls,
-    /// The client begins TLS without waiting for an answer: these are the first bytes of it.
+    /// Start of the client's TLS, which did not wait for an answer: these are its first bytes.
     ClientTlsBegun(Vec<u8>),
-    /// TLS is to be begun towards the server once it has been sent what goes to it;
+    /// Start of TLS towards the server, once it has been sent the bytes for it;
     /// [`Dialog::server_tls_up`] then. It has sent nothing behind its answer.
     ///
     /// [`Dialog::server_tls_up`]: super::Dialog::server_tls_up
@@ -64,28 +63,27 @@ pub enum Next {
     ///
     /// [`Dialog::password_done`]: super::Dialog::password_done
     Password(PasswordTask),
-    /// The dialog is over: all further bytes pass as they are.
+    /// The dialog is over: all further bytes pass unchanged.
     Relay,
-    /// The client has said all that it may. These bytes go to each server of the back, one after
-    /// the other, each asked for TLS first where that is to be; what servers answer stays here.
+    /// The client may send nothing more. These bytes go to each server of the back, one after the
+    /// other, each asked for TLS first if required; the servers' answers are dropped.
     Broadcast(Vec<u8>),
-    /// The connection ends once the client has been sent what goes to it.
+    /// The connection ends once the client has been sent the bytes for it.
     Fail(Fault),
 }
 
-/// The work on a password that the server or the client wants encrypted, always by RSA-OAEP with
-/// SHA-1.
+/// Work on a password that the server or the client wants encrypted, always by RSA-OAEP with SHA-1.
 #[derive(Clone, PartialEq)]
 pub enum PasswordTask {
     Encrypt {
-        /// The server's public key, as it sent it: `SubjectPublicKeyInfo` in PEM.
+        /// Public key of the server, as it sent it: `SubjectPublicKeyInfo` in PEM.
         key: Vec<u8>,
-        /// At most 64 KiB.
+        /// Password of at most 64 KiB.
         password: Vec<u8>,
     },
-    /// Give a public key of our own, `SubjectPublicKeyInfo` in PEM.
+    /// Returns a public key of our own, `SubjectPublicKeyInfo` in PEM.
     OwnKey,
-    /// Decrypt what the client encrypted for that key.
+    /// Decrypts bytes that the client encrypted for that key.
     Decrypt(Vec<u8>),
 }
 
@@ -101,38 +99,38 @@ impl fmt::Debug for PasswordTask {
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fault {
-    /// The client may not speak without TLS, and went on to.
+    /// The client must use TLS, but went on without it.
     #[error("the client went on without TLS, which is required")]
     TlsRequired,
     /// The client sent bytes behind its request for TLS (CVE-2011-0411).
     #[error("the client sent {0} bytes behind its request for TLS, before TLS")]
     Injection(usize),
-    /// The client's first bytes are a ClientHello, in a protocol that has it ask for TLS first.
+    /// The client's first bytes are a ClientHello, in a protocol whose clients ask for TLS first.
     #[error("the client began TLS without asking for it")]
     TlsUnasked,
     /// The client began TLS at once, as it may, but has not agreed on this application protocol.
     #[error("the client began TLS without agreeing on the application protocol {0}")]
     ProtocolNotAgreed(&'static str),
-    /// The client's: what it sent is not of the protocol, or longer than is allowed.
+    /// The client sent bytes that violate the protocol, or are longer than allowed.
     #[error("the client sent {0}")]
     ClientMalformed(&'static str),
-    /// The client's: it binds its login to the certificate that it was shown, and the server has
-    /// another one.
+    /// The client binds its login to the certificate that it was shown, but the server has another
+    /// one.
     #[error("the client wants channel binding, and the server has another certificate")]
     BoundElsewhere,
-    /// The server's: it refused the connection or TLS; its words.
+    /// The server refused the connection or TLS, with this text.
     #[error("the server answered \"{0}\"")]
     ServerRefused(String),
-    /// The server's: it offers no TLS.
+    /// The server offers no TLS.
     #[error("the server offers no {0}")]
     ServerWithoutTls(&'static str),
-    /// The server's: what it sent is not of the protocol, or longer than is allowed.
+    /// The server sent bytes that violate the protocol, or are longer than allowed.
     #[error("the server sent {0}")]
     ServerMalformed(&'static str),
 }
 
 impl Fault {
-    /// Whether the server is to blame, and not the client.
+    /// Reports whether the server is at fault, and not the client.
     pub fn is_of_server(&self) -> bool {
         match self {
             Self::TlsRequired
@@ -153,14 +151,14 @@ impl Output {
         self.next = Next::Fail(fault);
     }
 
-    /// Whether the dialog goes on with what is there.
+    /// Reports whether the dialog continues with the bytes received so far.
     pub(super) fn goes_on(&self) -> bool {
         self.next == Next::More
     }
 }
 
 impl Next {
-    /// The step behind a server's consent to TLS, by what it sent beyond that.
+    /// Returns the step behind a server's consent to TLS, given the bytes that followed it.
     pub(super) fn after_consent(rest: &[u8]) -> Self {
         if rest.is_empty() {
             return Self::StartServerTls;
@@ -170,16 +168,16 @@ impl Next {
     }
 }
 
-/// The first byte of a TLS handshake (RFC 8446 section 5.1). A version follows, of two bytes: no
-/// dialect's client begins so and asks for TLS, or goes on without it.
+/// First byte of a TLS handshake (RFC 8446 section 5.1). A version of two bytes follows: no client
+/// of a dialect begins like that and asks for TLS, or continues without it.
 pub(super) const HANDSHAKE: u8 = 22;
-/// How many bytes tell that.
+/// Number of bytes that identify it.
 pub(super) const BEGINNING_BYTES: usize = 3;
 
-/// The longest words of a server that a log repeats, in bytes.
+/// Longest text of a server that a log repeats, in bytes.
 const WORDS_BYTES_MAX: usize = 200;
 
-/// A refusal in the server's own words, without what would disturb a log.
+/// Makes a refusal in the server's own words, without characters that would disturb a log.
 pub(super) fn refusal(words: &[u8]) -> Fault {
     let words = words.get(..WORDS_BYTES_MAX).unwrap_or(words);
     let text = String::from_utf8_lossy(words);
@@ -188,39 +186,39 @@ pub(super) fn refusal(words: &[u8]) -> Fault {
     Fault::ServerRefused(clean.collect())
 }
 
-/// One dialect's dialog; [`super::Dialog`] says what each call is for.
+/// One dialect's dialog; [`super::Dialog`] documents each call.
 pub(super) trait Steps {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output);
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output);
-    /// The application protocol of the client's TLS.
+    /// Notes the application protocol of the client's TLS.
     fn client_agreed(&mut self, _protocol: Option<&[u8]>) {}
     fn client_tls_up(&mut self, out: &mut Output);
     fn server_tls_up(&mut self, out: &mut Output);
     fn server_connected(&mut self, out: &mut Output);
-    /// Gives up what is held of a server that says no more: the client's part of it. What came
-    /// before TLS that was asked for is nobody's.
+    /// Returns the held bytes of a server that has ended: the client's part of them. Bytes that
+    /// came before requested TLS are dropped.
     fn server_ended(&mut self) -> Vec<u8>;
-    /// Servers get TLS, whether or not they are asked for it.
+    /// Notes that servers get TLS, whether or not they are asked for it.
     fn server_is_secured(&mut self) {}
-    /// The server's TLS is about to be up, and its certificate is not the one that the client got.
+    /// Notes, before the server's TLS is up, that its certificate is not the one the client got.
     fn server_has_other_certificate(&mut self) {}
-    /// Takes the result of [`Next::Password`], which only a dialog that gave it must expect.
+    /// Takes the result of [`Next::Password`], which only a dialog that requested it must expect.
     fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
-    /// Whether the server is on a Unix socket.
+    /// Notes whether the server is on a Unix socket.
     fn server_is_local(&mut self, _is_local: bool) {}
-    /// The bytes for the client if no server can be reached.
+    /// Returns the bytes for the client if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
-    /// Whether the client was told that it must use TLS first, and may still do so.
+    /// Reports whether the client was refused because it must use TLS first, and still may.
     fn has_refused(&self) -> bool {
         false
     }
-    /// Whether the server is to speak next.
+    /// Reports whether the server has to send next.
     fn expects_server(&self) -> bool;
-    /// Whether something whole of the client's waits for the server's answer to what came before.
+    /// Reports whether a complete message of the client waits for an earlier answer of the server.
     fn is_holding(&self) -> bool {
         false
     }
-    /// Whether the client has TLS and has to log in before anything else.
+    /// Reports whether the client has TLS and has to log in before anything else.
     fn is_login_due(&self) -> bool {
         false
     }

@@ -1,13 +1,13 @@
-//! The words of the line protocols: what [`super::lines`] knows of each.
+//! The words of the line protocols, which [`super::lines`] uses.
 //!
 //! Keywords are upper case; clients' and servers' are compared without case.
 
-/// How a server's reply is told from the next one.
+/// Form of a server's replies, which shows where one ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Framing {
     /// `250-more`, `250 last` (RFC 5321 section 4.2.1, RFC 959 section 4.2).
     Codes,
-    /// A line with a code; with 100 or 101 more lines up to a dot (RFC 3977 section 3.1).
+    /// A line with a code; after 100 or 101 more lines up to a dot (RFC 3977 section 3.1).
     CodesAndDot,
     /// `+OK` or `-ERR`; capabilities have more lines up to a dot (RFC 1939 section 3).
     Pop3,
@@ -24,56 +24,56 @@ pub(super) struct Words {
     pub(super) capabilities: &'static [&'static str],
     pub(super) start: &'static [&'static str],
     pub(super) go_ahead: &'static str,
-    /// The answer to a second one.
+    /// Answer to a second request for TLS.
     pub(super) again: &'static str,
-    /// The answer to one with an argument, which none has.
+    /// Answer to a request for TLS with an argument, which none takes.
     pub(super) has_argument: &'static str,
-    /// Commands that a client may give before TLS, and that end no rewriting.
+    /// Commands that a client may give before TLS, and that do not end the rewriting.
     pub(super) free: &'static [&'static str],
-    /// Other commands that have answers of their own before TLS.
+    /// Other commands with answers of their own before TLS.
     pub(super) refused: &'static [(&'static str, &'static str)],
-    /// The answer to others before TLS.
+    /// Answer to all others before TLS.
     pub(super) refusal: &'static str,
-    /// Capabilities added before TLS; the latter where TLS is required.
+    /// Capabilities added before TLS; the second list where TLS is required.
     pub(super) offered: [&'static [&'static str]; 2],
-    /// Capabilities of the server's own that no client sees.
+    /// Capabilities of the server that no client sees.
     pub(super) hidden: &'static [&'static str],
-    /// The same for a client that has to use TLS first; one with `=` stands for all that begin so.
+    /// Capabilities hidden from a client that must use TLS first; `=` hides all that begin so.
     pub(super) hidden_before: &'static [&'static str],
-    /// Commands that are answered under TLS, with their answers: the server knows of no TLS.
+    /// Commands that we answer under TLS, because the server does not know about TLS.
     pub(super) answered: &'static [(&'static str, &'static str)],
-    /// The rewriting goes on for as long as the connection, unless a client gives this command in
-    /// plaintext, with which it has decided against TLS.
+    /// Login command of a protocol whose rewriting lasts as long as the connection, unless a client
+    /// gives this command in plaintext, and so decides against TLS.
     pub(super) lasting: Option<&'static str>,
-    /// Whether the greeting lists capabilities, and the server greets anew under TLS (RFC 5804
+    /// Whether the greeting lists capabilities, and the server greets again under TLS (RFC 5804
     /// section 2.2).
     pub(super) greets_again: bool,
-    /// Last words to a client at fault; `{}` = what it sent.
+    /// Last words to a client at fault; `{}` = its fault.
     pub(super) malformed: &'static str,
-    /// Last words to a client that no server can be reached for.
+    /// Last words to a client if no server can be reached.
     pub(super) unavailable: &'static str,
     /// Whether all lines of a reply have its code (RFC 5321 section 4.2.1), or only the first and
     /// the last (RFC 959 section 4.2).
     pub(super) has_one_code: bool,
-    /// Codes that begin a good greeting.
+    /// Beginnings of a good greeting.
     pub(super) greetings: &'static [&'static str],
-    /// Our own greeting of a client whose server has greeted before TLS; `{}` = a name. Empty where
+    /// Our own greeting for a client whose server has greeted before TLS; `{}` = a name. Empty if
     /// the server greets again.
     pub(super) greeting: &'static str,
-    /// A client's first words in the protocol, before its own name, to see whether there is TLS.
+    /// First words of a client, before its own name, to learn whether the server has TLS.
     pub(super) hello: Option<&'static str>,
-    /// A client's request for TLS, and how a good answer begins.
+    /// Request of a client for TLS, and the beginning of a good answer.
     pub(super) request: (&'static str, &'static str),
 }
 
 impl Words {
-    /// Whether lines may end with the length of bytes that follow (RFC 9051 section 4.3).
+    /// Reports whether lines may end with the length of bytes that follow (RFC 9051 section 4.3).
     pub(super) fn has_literals(&self) -> bool {
         matches!(self.framing, Framing::Tagged | Framing::Sieve)
     }
 }
 
-/// A protocol like most, before it has words of its own.
+/// Defaults of most protocols.
 const NONE: Words = Words {
     framing: Framing::Codes,
     capabilities: &[],
@@ -168,8 +168,8 @@ pub(super) const POP3: Words = Words {
     ..NONE
 };
 
-/// RFC 4217, of the control connection. The data connections are the server's own, in plaintext, so
-/// that their protection is refused (RFC 2228 section 3).
+/// RFC 4217, for the control connection. The data connections are the server's own, in plaintext,
+/// so that their protection is refused (RFC 2228 section 3).
 pub(super) const FTP: Words = Words {
     capabilities: &["FEAT"],
     start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C"],
@@ -189,7 +189,7 @@ pub(super) const FTP: Words = Words {
         ("PROT C", "200 Data connections are not protected"),
         ("PROT", "536 Only the control connection is protected: use PROT C"),
         ("CCC", "534 The control connection stays protected"),
-        // It would end TLS (RFC 4217 section 11).
+        // REIN would end TLS (RFC 4217 section 11).
         ("REIN", "502 The control connection stays protected"),
     ],
     lasting: Some("USER"),

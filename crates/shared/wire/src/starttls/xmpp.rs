@@ -1,29 +1,29 @@
 //! XMPP (RFC 6120 section 5): a stream of XML in which the client asks for TLS.
 //!
 //! After TLS the client begins its stream anew, which a server without TLS would not understand as
-//! the continuation of another one. So the stream before TLS is held here, and the server's begins
-//! under TLS; there is nothing to relay for a client that wants no TLS.
+//! the continuation of another one. Therefore the stream before TLS is answered here, and the
+//! server's begins under TLS; a client that wants no TLS cannot be relayed.
 
 use super::step::{Fault, Next, Output, Sides, Steps, refusal};
 
-/// The longest head of a stream with its features, in bytes.
+/// Longest head of a stream with its features, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 
-/// The only error of a stream that no domain leads to (RFC 6120 section 4.9.3.22): the server goes
+/// The only error of a stream that no domain causes (RFC 6120 section 4.9.3.22): the server goes
 /// away.
 const SHUTDOWN: &str = "<system-shutdown";
 
-/// The longest domain, in bytes (RFC 7622 section 3.2).
+/// Longest domain, in bytes (RFC 7622 section 3.2).
 const DOMAIN_BYTES_MAX: usize = 1023;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum XmppPhase {
-    /// The client's stream has to begin, or the server's features to come.
+    /// Waits for the client's stream to begin, or for the server's features.
     #[default]
     Head,
-    /// TLS is asked for, or is to be.
+    /// TLS is requested, or will be.
     Request,
     /// TLS is up, or there is none of ours.
     Open,
@@ -33,12 +33,12 @@ enum XmppPhase {
 pub(super) struct Xmpp {
     front: XmppPhase,
     back: XmppPhase,
-    /// The domain that the server is asked for: the client's, or that of the options.
+    /// Domain that the server is asked for: the client's, or the configured one.
     domain: Option<String>,
-    /// The client has named it, or has left it out where the options have none.
+    /// Whether the client has named it, or has left it out where none is configured.
     is_domain_of_client: bool,
     client: Vec<u8>,
-    /// The bytes of it that are whole, and before what is awaited.
+    /// Number of complete bytes before the awaited element.
     passed: usize,
     server: Vec<u8>,
     has_refused: bool,
@@ -69,7 +69,7 @@ impl Xmpp {
             self.client.drain(..end);
             self.passed = 0;
             self.front = XmppPhase::Request;
-            // The identifier is of a stream that ends before it says anything.
+            // The identifier belongs to a stream that ends before it carries anything.
             out.to_client.extend(
                 format!(
                     "{}<stream:features><starttls xmlns='{NAMESPACE}'><required/></starttls>\
@@ -87,7 +87,7 @@ impl Xmpp {
             let mut rest = &self.client[end..];
             if !tag.ends_with('/') {
                 if rest.len() < END.len() && END.starts_with(rest) {
-                    // TLS begins behind the whole element.
+                    // TLS begins behind the complete element.
                     return;
                 }
                 rest = rest.strip_prefix(END).unwrap_or(rest);
@@ -111,13 +111,13 @@ impl Xmpp {
         self.domain.as_deref().unwrap_or("localhost")
     }
 
-    /// Refuses bytes that are no beginning of a stream.
+    /// Refuses bytes that do not begin a stream.
     fn judge_client(&mut self, out: &mut Output) {
         let text = self.client.trim_ascii_start();
         let is_markup = text.is_empty() || text.starts_with(b"<");
         if !is_markup || self.client.len() > HEAD_BYTES_MAX {
             let what = "no stream of XMPP, or one with a head of more than 16 KiB";
-            // An error is one of a stream, which has a head (RFC 6120 section 4.9.1.2).
+            // A stream error needs a stream, which has a head (RFC 6120 section 4.9.1.2).
             let head = match self.front {
                 XmppPhase::Head => head("jabber:client", "id='refused'").into_bytes(),
                 XmppPhase::Request | XmppPhase::Open => Vec::new(),
@@ -168,7 +168,7 @@ impl Xmpp {
         let is_error = text.contains("<stream:error");
         let is_failure = is_error || text.contains("<failure");
         let is_whole = is_failure && text.trim_end().ends_with('>');
-        // Anybody names a domain, also one that no server can like, and none is down for that.
+        // Clients name any domain, even one that servers refuse, and that makes no server down.
         let is_of_client = is_error && self.is_domain_of_client && !text.contains(SHUTDOWN);
         if is_whole && is_of_client {
             let what = "a domain that the server refuses";
@@ -189,8 +189,8 @@ impl Xmpp {
         }
     }
 
-    /// The first features under TLS, without the server's own offer of it; what follows is not
-    /// looked at.
+    /// Relays the first features under TLS, without the server's own offer of TLS; later bytes are
+    /// not inspected.
     fn relay_features(&mut self, out: &mut Output) {
         let Some(place) = features(&self.server) else {
             let text = String::from_utf8_lossy(&self.server);
@@ -228,7 +228,7 @@ impl Xmpp {
 impl Steps for Xmpp {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.client.extend_from_slice(bytes);
-        // Nothing awaited ends otherwise: a head that comes byte by byte is read once.
+        // Awaited elements all end with `>`: a head that comes byte by byte is read once.
         let has_tag = self.front == XmppPhase::Request && self.client.contains(&b'>');
         if self.front == XmppPhase::Open || has_tag || bytes.contains(&b'>') {
             self.take_client(out);
@@ -243,7 +243,7 @@ impl Steps for Xmpp {
 
     fn server_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.server.extend_from_slice(bytes);
-        // Nothing awaited ends otherwise.
+        // Awaited elements always end with `>`.
         if self.back == XmppPhase::Open || bytes.contains(&b'>') {
             self.take_server(out);
         } else {
@@ -303,8 +303,8 @@ fn stream_error(condition: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The end of the first start tag of that name, and the tag, if it is there as the first element.
-/// `at` is where to look from: behind what is whole and comes before it.
+/// Returns the end of the start tag with this name, and the tag, if it is the first element. `at`
+/// is where to search from: behind complete parts that come before it.
 fn element(bytes: &[u8], at: &mut usize, name: &str) -> Option<(usize, String)> {
     loop {
         let begin = *at + bytes.get(*at..)?.iter().position(|byte| *byte == b'<')?;
@@ -320,7 +320,7 @@ fn element(bytes: &[u8], at: &mut usize, name: &str) -> Option<(usize, String)> 
     }
 }
 
-/// The value of an attribute, if nothing in it could end one of ours.
+/// Returns the value of an attribute, if nothing in it could end one of ours.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut parts = tag.match_indices(name);
     parts.find_map(|(at, _)| {
@@ -333,16 +333,16 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether it is made of what domains and addresses are made of (RFC 7622 section 3.2, RFC 5952):
-/// no server takes other characters, and XML itself does not have all of them.
+/// Reports whether a text has only characters of domains and addresses (RFC 7622 section 3.2, RFC
+/// 5952): no server accepts other characters, and XML does not allow all of them.
 fn is_domain(text: &str) -> bool {
-    // Marks, which some scripts need, are no letters; they stand before the signs from U+2000 on.
+    // Combining marks, which some scripts need, are no letters; signs begin at U+2000.
     let is_of_script = |c: char| ('\u{300}'..'\u{2000}').contains(&c) && !c.is_whitespace();
     let may_stand = |c: char| c.is_alphanumeric() || "-._:[]".contains(c) || is_of_script(c);
     (1..=DOMAIN_BYTES_MAX).contains(&text.len()) && text.chars().all(may_stand)
 }
 
-/// The range of the first whole features of a stream.
+/// Returns the range of the first complete features of a stream.
 fn features(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let find = |text: &[u8], from: usize| {
         let mut parts = bytes.get(from..)?.windows(text.len());

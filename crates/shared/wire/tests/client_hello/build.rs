@@ -1,4 +1,4 @@
-//! Makes hellos, well-formed or not, and cuts them into records.
+//! Makes hellos, valid or not, and cuts them into records.
 
 /// A ClientHello to be encoded.
 #[derive(Clone, Debug)]
@@ -23,13 +23,13 @@ impl Default for Build {
 }
 
 impl Build {
-    /// A default hello with these extensions.
+    /// Makes a default hello with these extensions.
     pub(crate) fn with(extensions: &[(u16, &[u8])]) -> Self {
         let owned = |(kind, data): &(u16, &[u8])| (*kind, data.to_vec());
         Self { extensions: extensions.iter().map(owned).collect(), ..Self::default() }
     }
 
-    /// The handshake message, header included; no extensions leave no length of theirs either.
+    /// Returns the handshake message with its header; without extensions their length is omitted.
     pub(crate) fn message(&self) -> Vec<u8> {
         let mut body = self.legacy_version.to_be_bytes().to_vec();
         body.extend([7; 32]);
@@ -66,7 +66,7 @@ pub(crate) fn record(fragment: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The bytes in records, cut at these sizes; the last one takes the rest.
+/// Puts the bytes into records, cut at these sizes; the last one takes the rest.
 pub(crate) fn records(mut bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
     let mut wire = Vec::new();
     for size in sizes {
@@ -82,14 +82,14 @@ pub(crate) fn records(mut bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
     wire
 }
 
-/// The bytes behind one byte of length.
+/// Returns the bytes behind one byte of length.
 pub(crate) fn vector8(bytes: &[u8]) -> Vec<u8> {
     let mut vector = vec![u8::try_from(bytes.len()).expect("test data fits its length field")];
     vector.extend(bytes);
     vector
 }
 
-/// The bytes behind two bytes of length.
+/// Returns the bytes behind two bytes of length.
 pub(crate) fn vector16(bytes: &[u8]) -> Vec<u8> {
     let mut vector =
         u16::try_from(bytes.len()).expect("test data fits its length field").to_be_bytes().to_vec();

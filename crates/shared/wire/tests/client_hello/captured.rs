@@ -1,5 +1,5 @@
-//! First flights captured on loopback. The command that made each stands beside what it says;
-//! `c` is `openssl s_client -connect 127.0.0.1:PORT` of OpenSSL 3.0.
+//! First flights captured on loopback. The command that made each stands beside its content; `c` is
+//! `openssl s_client -connect 127.0.0.1:PORT` of OpenSSL 3.0.
 
 use crate::{Said, hello};
 use wire::client_hello::{HelloFault, Peek, read};
@@ -42,7 +42,7 @@ fn said(name: &str) -> Said {
     Said::from(&hello(bytes(name)))
 }
 
-/// OpenSSL's default groups: X25519, P-256, X448, P-521, P-384 and, in TLS 1.3, ffdhe.
+/// Default groups of OpenSSL: X25519, P-256, X448, P-521, P-384 and, in TLS 1.3, ffdhe.
 const OPENSSL_GROUPS: [u16; 10] =
     [0x001d, 0x0017, 0x001e, 0x0019, 0x0018, 0x0100, 0x0101, 0x0102, 0x0103, 0x0104];
 

@@ -1,4 +1,4 @@
-//! Faults of hellos, how early each is seen, and which alert it earns.
+//! Faults of hellos, how early each is detected, and its alert.
 
 use crate::build::{
     Build, handshake, numbers, pre_shared_key, record, records, server_name, vector8, vector16,
@@ -7,7 +7,7 @@ use crate::hello;
 use wire::alert;
 use wire::client_hello::{HELLO_BYTES_MAX, HelloFault, Peek, Reader, alert_record, read};
 
-/// The fault of these bytes; it must not show before the last of them.
+/// Returns the fault of these bytes, which must not show before the last of them.
 fn fault_of(bytes: &[u8]) -> HelloFault {
     let before = read(&bytes[..bytes.len() - 1]);
     assert!(matches!(before, Ok(Peek::Incomplete)), "too early: {before:?} in {bytes:02x?}");
@@ -173,7 +173,7 @@ fn server_names_are_host_names() {
     for unusual in ["-a", "a-.b", "a.1", "1.2.3"] {
         assert_eq!(name(unusual), Ok(Some(unusual.into())));
     }
-    // They are kept apart, for the log.
+    // Invalid names are kept separately, for the log.
     for other in ["192.0.2.1", "a b", "a\0", "..", "*.example.com", "ex\u{e4}mple", "a.b:443"] {
         assert_eq!(name(other), Ok(None), "{other:?}");
         let wire = Build::with(&[(0, &server_name(other.as_bytes()))]).wire();

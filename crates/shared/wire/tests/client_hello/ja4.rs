@@ -3,7 +3,7 @@
 use crate::build::Build;
 use crate::hello;
 
-/// The lists of FoxIO's example, and the first bytes of their SHA-256.
+/// Lists of FoxIO's example, and the first bytes of their SHA-256.
 const HASHES: [(&str, [u8; 6]); 2] = [
     (
         "002f,0035,009c,009d,1301,1302,1303,c013,c014,c02b,c02c,c02f,c030,cca8,cca9",
@@ -24,7 +24,7 @@ fn hash(list: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// A list of numbers in an extension, with its length before it.
+/// Makes an extension's list of numbers, behind its length.
 fn list(numbers: &[u16]) -> Vec<u8> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|one| one.to_be_bytes()).collect();
     [&u16::try_from(bytes.len()).expect("short lists").to_be_bytes()[..], &bytes].concat()

@@ -1,4 +1,4 @@
-//! Reads hellos of real clients and made ones: what they say, how they may be cut, what is wrong.
+//! Reads hellos of real clients and made ones: their content, their cuts, their faults.
 
 mod build;
 mod captured;
@@ -8,7 +8,7 @@ mod properties;
 
 use wire::client_hello::{ClientHello, Peek};
 
-/// The hello in these bytes, which must hold one.
+/// Returns the hello in these bytes, which must hold one.
 fn hello(bytes: &[u8]) -> ClientHello<'_> {
     match wire::client_hello::read(bytes) {
         Ok(Peek::Hello(hello)) => hello,
@@ -16,7 +16,7 @@ fn hello(bytes: &[u8]) -> ClientHello<'_> {
     }
 }
 
-/// All that a hello says, for comparison.
+/// Content of a hello, for comparison.
 #[derive(Debug, Eq, PartialEq)]
 struct Said {
     versions: (u16, u16, Vec<u16>),

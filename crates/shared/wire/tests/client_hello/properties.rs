@@ -110,7 +110,7 @@ impl Sample {
     }
 }
 
-/// The kind of an answer, without its content.
+/// Kind of an answer, without its content.
 #[derive(Debug, Eq, PartialEq)]
 enum Answer {
     Incomplete,
@@ -118,7 +118,7 @@ enum Answer {
     Fault(wire::client_hello::HelloFault),
 }
 
-/// The answer; also asks a hello for everything it can say.
+/// Returns the answer; also calls every method of a hello.
 fn answer(bytes: &[u8]) -> Answer {
     match read(bytes) {
         Ok(Peek::Incomplete) => Answer::Incomplete,
@@ -130,7 +130,7 @@ fn answer(bytes: &[u8]) -> Answer {
     }
 }
 
-/// Once decided, an answer is not changed by bytes that come later.
+/// Checks that a decided answer is not changed by later bytes.
 fn decided_once(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<(), TestCaseError> {
     let whole = answer(bytes);
     for cut in cuts {

@@ -1,5 +1,5 @@
-//! Words without end, from either side, before TLS and under it: refused by a limit, or passed on
-//! and not kept.
+//! Endless words of either side, before TLS and under it: refused by a limit, or passed on and not
+//! kept.
 
 use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
 
@@ -18,7 +18,7 @@ fn two(words: &str) -> (&str, &str) {
     words.split_once(' ').expect("a word and more")
 }
 
-/// A conversation that has come as far as these lines, of the form of a script.
+/// Makes a conversation that has come as far as these lines, in the form of a script.
 fn started(words: &str, lines: &[&str]) -> Dialog {
     let (dialect, sides) = two(words);
     let mut all = Dialect::ALL.iter();
@@ -45,8 +45,8 @@ fn started(words: &str, lines: &[&str]) -> Dialog {
     dialog
 }
 
-/// Sends the same again and again, which has to be refused after so many bytes at the most, and the
-/// client to be told these words, or nothing (`-`). Returns the fault.
+/// Sends the same bytes again and again, which must be refused after at most this many bytes, and
+/// the client must be sent these words, or nothing (`-`). Returns the fault.
 fn refused(row: &str) -> Fault {
     let fields: Vec<_> = row.trim().split("; ").collect();
     let [words, before @ .., again, bytes_max, last] = &fields[..] else {
@@ -74,8 +74,8 @@ fn refused(row: &str) -> Fault {
     panic!("{row}: no end after {pieces_max} pieces");
 }
 
-/// The greeting; replies that are passed on, that nobody asked for, that are rewritten, before TLS
-/// and under it; answers to our own requests, when no client listens yet.
+/// Greetings; replies that are passed on, unrequested, or rewritten, before TLS and under it;
+/// answers to our own requests, before a client listens.
 const SERVERS: &str = r"
     smtp required; S> 220-x; 65536; 421 4.3.2 No server
     smtp required; S> 220 x\; 8192; 421 4.3.2 No server
@@ -106,7 +106,7 @@ fn servers_without_end_are_refused_and_their_clients_are_told() {
     }
 }
 
-/// A line; commands for a server that does not answer, and those that are refused; binary heads.
+/// Lines; commands for a server that does not answer, and refused ones; binary heads.
 const CLIENTS: &str = r"
     smtp optional; S> 220 x; C> x\; 8192; 554 5.5.0
     lmtp optional; S> 220 x; C> x\; 8192; 554 5.5.0
@@ -214,7 +214,7 @@ fn a_server_whose_notices_have_no_end_is_watched_for_its_offer_no_more() {
     assert_eq!((out.next, out.to_client == notices), (Next::Relay, true));
 }
 
-/// The last words of servers that ended amid them, which the client gets then.
+/// Last words of servers that ended in the middle of them, which the client gets then.
 const ENDS: &str = r"
 xmpp required; C> <stream:stream>\; C> <starttls/>\; = client; S> <stream:stream><stream:fea\
 xmpp back; = server; S> <?xml version='1.0'?><stream:stream>\

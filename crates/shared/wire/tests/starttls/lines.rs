@@ -347,7 +347,7 @@ fn both_sides_have_tls_of_their_own() {
          S< CAPABILITY
          = Relay",
     );
-    // What says how data connections are protected goes on.
+    // The rewriting of commands about the protection of data connections goes on.
     play(
         Dialect::Ftp,
         BOTH,
@@ -556,7 +556,7 @@ fn an_ftp_client_is_told_which_protection_there_is() {
     );
 }
 
-/// A server may swallow as many bytes of what comes under TLS as a literal before it has.
+/// A server may swallow as many bytes under TLS as a literal before it announced.
 #[test]
 fn a_command_with_a_literal_decides_against_tls() {
     for (dialect, greeting, offer) in

@@ -1,4 +1,4 @@
-//! Whole conversations of each dialect, played at every way to cut their bytes.
+//! Plays whole conversations of each dialect, with every way to cut their bytes.
 
 mod endless;
 mod lines;

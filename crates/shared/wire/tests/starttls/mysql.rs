@@ -1,4 +1,4 @@
-//! Logins of MySQL, byte by byte: what each side gets, and what is refused.
+//! Logins of MySQL, byte by byte: each side's packets, and refusals.
 
 use wire::starttls::{Dialect, Dialog, Fault, Next, Output, PasswordTask, Policy, Sides};
 use wire::starttls::{MysqlCheck as Check, MysqlCheckStep as CheckStep};
@@ -65,13 +65,13 @@ fn switch(plugin: &str) -> Vec<u8> {
     [b"\xfe", plugin.as_bytes(), b"\0", b"ABCDEFGHIJKLMNOPQRST\0"].concat()
 }
 
-/// The exclusive or with the scramble of `switch` or of the greeting.
+/// Returns the exclusive or with the scramble of `switch` or of the greeting.
 fn mixed(password: &[u8], scramble: &[u8]) -> Vec<u8> {
     let bytes = password.iter().zip(scramble.iter().cycle());
     bytes.map(|(byte, scramble)| byte ^ scramble).collect()
 }
 
-/// One step of a login: what happens, and what must follow.
+/// A step of a login: an event, or an expected result.
 enum Step {
     Client(Vec<u8>),
     Server(Vec<u8>),
@@ -80,7 +80,7 @@ enum Step {
     ClientTls,
     ServerTls,
     Password(&'static [u8]),
-    /// All that was sent to the client since the last of these.
+    /// All bytes sent to the client since the last such step.
     ToClient(Vec<u8>),
     ToServer(Vec<u8>),
     Then(Next),
@@ -121,7 +121,7 @@ fn check(sides: Sides, steps: impl IntoIterator<Item = Step>) {
     [usize::MAX, 1, 7].into_iter().for_each(|piece| run(sides, &steps, piece));
 }
 
-/// The client's TLS is up, and its login is at the server.
+/// Returns the steps until the client's TLS is up, and its login is at the server.
 fn terminated(answer: &[u8], plugin: &str, at_server: &[u8]) -> Vec<Step> {
     vec![
         Server(greeting(CAPABILITIES)),
@@ -134,7 +134,7 @@ fn terminated(answer: &[u8], plugin: &str, at_server: &[u8]) -> Vec<Step> {
     ]
 }
 
-/// The server's TLS is up, and the client's plain login is there.
+/// Returns the steps until the server's TLS is up, and the client's plain login is there.
 fn originated(plugin: &str) -> Vec<Step> {
     vec![
         Server(greeting(CAPABILITIES | TLS)),
@@ -159,7 +159,7 @@ fn terminating_shifts_the_numbers_down() {
         Then(Next::Relay),
         ToClient([packet(5, b"\0\0\0\x02\0\0\0"), b"more".to_vec()].concat()),
     ]);
-    // In one piece what follows the login is there with it; in many it would be relayed.
+    // In one piece the bytes behind the login come with it; in many they would be relayed.
     run(TERMINATE, &steps, usize::MAX);
 }
 
@@ -272,7 +272,7 @@ fn sha256_password_asks_the_key_with_the_login_or_after_a_switch() {
     ]);
     check(TERMINATE, steps);
 
-    // The account is of another plugin: the password goes nowhere.
+    // The account uses another plugin, so that the password is not sent.
     let mut steps = terminated(b"secret\0", SHA256, &[1]);
     steps.extend([
         Server(packet(2, &switch(NATIVE))),
@@ -288,7 +288,7 @@ fn sha256_password_asks_the_key_with_the_login_or_after_a_switch() {
 #[test]
 fn what_is_no_password_passes() {
     let cases: [(Option<Step>, &[u8]); 3] = [
-        // A Unix socket is as good as TLS to a server.
+        // To a server a Unix socket is as good as TLS.
         (Some(Local), b"secret\0"),
         // The client encrypts by itself: another Lariat, whose client has no TLS.
         (None, &[2]),
@@ -341,13 +341,13 @@ fn what_follows_a_request_begins_the_handshake() {
     assert!(dialog.client_tls_up().to_server.is_empty());
 }
 
-/// An error packet begins so.
+/// Returns the beginning of an error packet.
 fn error(sequence: u8, number: u16, state: &str) -> Vec<u8> {
     let number = number.to_le_bytes();
     [&[sequence, 0xff], number.as_slice(), state.as_bytes()].concat()
 }
 
-/// A login that ends with a fault, and how the packet with the words begins behind its length.
+/// Checks a login that ends with a fault, and the beginning of the error packet behind its length.
 fn refused(sides: Sides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
     for piece in [usize::MAX, 1] {
         let mut dialog = Dialog::new(Dialect::Mysql, sides, crate::NAMES);
@@ -450,7 +450,7 @@ fn a_client_that_says_nothing_asks_at_once() {
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
     assert_eq!(output.next, Next::StartServerTls);
-    // 32 bytes, the second packet of the connection, whose capabilities have TLS.
+    // The request has 32 bytes, is the connection's second packet, and has TLS in its bits.
     let head = (&output.to_server[..4], output.to_server.len());
     assert_eq!(head, (&[32, 0, 0, 1][..], 36));
     assert_ne!(output.to_server[5] & (TLS >> 8) as u8, 0);

@@ -1,4 +1,4 @@
-//! PostgreSQL, LDAP and XMPP: no lines.
+//! PostgreSQL, LDAP and XMPP, which have no lines.
 
 use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Output, Policy, Sides};
 
@@ -15,7 +15,7 @@ const SSL: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x2f\\";
 const GSS: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x30\\";
 const STARTUP: &str = "\\x00\\x00\\x00\\x10\\x00\\x03\\x00\\x00user\\x00\\x00\\x00\\x00\\";
 
-/// Bytes by the form of a script.
+/// Returns bytes in the form of a script.
 fn pg(script: &str) -> String {
     let words = [("SSL", SSL), ("GSS", GSS), ("STARTUP", STARTUP)];
     let replaced =
@@ -45,7 +45,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
     assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
 }
 
-/// A request to cancel with a key of `bytes` bytes.
+/// Makes a request to cancel with a key of `bytes` bytes.
 fn cancel(key_bytes: usize) -> Vec<u8> {
     let length = (12 + key_bytes) as u32;
     let head = [&length.to_be_bytes()[..], b"\x04\xd2\x16\x2epid1"].concat();
@@ -67,7 +67,7 @@ fn a_request_to_cancel_goes_to_every_server_and_nothing_behind_it() {
             assert_eq!((first.next, first.to_server), (Next::More, vec![]));
             let rest = dialog.client_sent(&request[cut..]);
             assert_eq!(rest.next, Next::Broadcast(request.clone()), "{cut}");
-            // What a server says to it is not for the client.
+            // The server's answer to it is not for the client.
             for _ in 0..2 {
                 let asked = dialog.server_connected();
                 assert_eq!(asked.to_server.len(), if sides.back { 8 } else { 0 });
@@ -88,7 +88,7 @@ fn a_request_to_cancel_goes_to_every_server_and_nothing_behind_it() {
     }
 }
 
-/// The server's offer of these mechanisms.
+/// Makes the server's offer of these mechanisms.
 fn offer(names: &[&str]) -> Vec<u8> {
     let names: String = names.iter().map(|name| format!("{name}\0")).collect();
     let length = (4 + 4 + names.len() + 1) as u32;
@@ -110,7 +110,7 @@ fn a_client_without_tls_is_not_offered_what_only_tls_can_have() {
         (offer(&[PLUS, "SCRAM-SHA-256"]), rewritten.clone()),
         (offer(&["SCRAM-SHA-256", PLUS]), rewritten.clone()),
         (rewritten.clone(), rewritten),
-        // Nothing would be left.
+        // No mechanism would be left.
         (offer(&[PLUS]), offer(&[PLUS])),
         (offer(&[]), offer(&[])),
         (unknown.clone(), unknown),
@@ -155,7 +155,7 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
     let initial = b"\x00\x00\x00\x05p=tls";
     let login = |first: &[u8], piece: usize, is_other: bool| {
         let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
-        // TLS to the server from the first byte, which it need not be asked for.
+        // The server has TLS from the first byte, which it need not be asked for.
         dialog.server_is_secured();
         assert_eq!(dialog.client_tls_up().next, Next::More);
         if is_other {
@@ -180,7 +180,7 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
         for (first, is_bound) in [
             (choice(PLUS, initial), true),
             (choice("SCRAM-SHA-256", initial), false),
-            // Passwords, of which one is an unlucky choice.
+            // Passwords, one of which looks like a mechanism.
             (choice(PLUS, b""), false),
             (choice("SCRAM", b""), false),
             (choice("", b""), false),
@@ -246,7 +246,7 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     }
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     assert_eq!(dialog.client_sent(ssl).next, Next::StartClientTls);
-    // One that asks for TLS need not say for what.
+    // A client that asks for TLS need not name its protocol.
     dialog.client_agreed(None);
     assert_eq!(dialog.client_tls_up().next, Next::More);
     assert!(matches!(dialog.client_sent(ssl).next, Next::Fail(Fault::ClientMalformed(_))));
@@ -256,7 +256,7 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
 fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     let asked = |answer: &[u8]| {
         let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
-        // Where it is not known to be without TLS to us, the client may ask for it.
+        // A client may ask for TLS even if the front has none.
         assert_eq!(dialog.client_sent(b"\x00\x00\x00\x08\x04\xd2\x16\x2f").to_client, b"N");
         assert_eq!(dialog.server_connected().to_server, b"\x00\x00\x00\x08\x04\xd2\x16\x2f");
         let next = dialog.server_sent(answer).next;
@@ -282,7 +282,7 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
     }
 }
 
-/// A request with this number and operation.
+/// Makes a request with this number and operation.
 fn request(id: u8, operation: &[u8]) -> Vec<u8> {
     let mut message = vec![0x30, operation.len() as u8 + 3, 0x02, 1, id];
     message.extend_from_slice(operation);
@@ -319,7 +319,7 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
         assert_eq!((out.to_server.len(), out.next), (0, Next::More));
     }
     let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, NAMES);
-    // Asked for then, TLS would have the answer to the search come under it.
+    // If TLS were started now, the answer to the search would come under it.
     let both = [request(3, SEARCH), request(4, START_TLS)].concat();
     let out = dialog.client_sent(&both);
     assert_eq!((out.to_server, out.next), (both, Next::Relay));
@@ -507,7 +507,7 @@ fn what_is_no_domain_reaches_no_server_of_xmpp() {
         (CHAT, " to=''", unknown, "chat.example", true),
         (CHAT, "", unknown, "chat.example", true),
         (CHAT, " to='x'", shutdown, "x", true),
-        // Nobody but the client can know one.
+        // Only the client can know a domain.
         (NAMES, "", unknown, "localhost", false),
         (NAMES, " to='\u{ffff}'", unknown, "localhost", false),
     ] {
@@ -534,7 +534,7 @@ fn tls_that_was_not_asked_for_is_called_that_at_once() {
             Dialect::Imap => b"* OK x\r\n",
             Dialect::Pop3 => b"+OK x\r\n",
             Dialect::Sieve => b"OK\r\n",
-            // Its client's packets come behind a greeting, in a test of their own.
+            // MySQL's client sends behind a greeting, in a test of its own.
             Dialect::Mysql => continue,
             _ => b"",
         };
@@ -542,7 +542,7 @@ fn tls_that_was_not_asked_for_is_called_that_at_once() {
         if !greeting.is_empty() {
             dialog.server_sent(greeting);
         }
-        // In two parts, of which the first does not tell.
+        // The bytes come in two parts, the first of which does not tell.
         let first = dialog.client_sent(&hello[..1]);
         if *dialect == Dialect::Postgres {
             assert_eq!(first.next, Next::ClientTlsBegun(vec![22]));
@@ -563,7 +563,7 @@ fn a_client_of_postgresql_asks_for_tls_once() {
     let second = dialog.client_sent(ssl);
     let is_refused = matches!(second.next, Next::Fail(Fault::ClientMalformed(_)));
     assert!(is_refused && second.to_client.starts_with(b"E"));
-    // As many as fit are answered no more often.
+    // Many requests at once are answered no more often.
     let out = Dialog::new(Dialect::Postgres, BACK, NAMES).client_sent(&ssl.repeat(1000));
     assert!(out.to_client.len() < 200, "{}", out.to_client.len());
 }

@@ -1,15 +1,15 @@
-//! A conversation as text, and the dialog that has to hold it.
+//! Conversations as text, played against a dialog.
 //!
-//! `C>` and `S>` are what client and server send, `C<` and `S<` what they have to get for it, and
-//! `=` the step that has to follow, after which its TLS is up. Lines of one kind in a row are one
-//! piece of bytes.
+//! `C>` and `S>` are bytes that client and server send, `C<` and `S<` bytes that they must get for
+//! them, and `=` the step that must follow, after which its TLS is up. Successive lines of one kind
+//! are one piece of bytes.
 
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, Sides};
 
-/// No server is known by name.
+/// Names without a known server.
 pub(crate) const NAMES: HostNames<'static> = HostNames { own: "own.example", server: None };
 
-/// Plays it with pieces as they stand, and byte by byte.
+/// Plays a script with pieces as they stand, byte by byte, and in threes.
 pub(crate) fn play(dialect: Dialect, sides: Sides, script: &str) {
     for size in [usize::MAX, 1, 3] {
         Play::new(dialect, sides, size).run(script);
@@ -99,7 +99,7 @@ impl Play {
     }
 }
 
-/// A line's bytes: with CR LF, unless it ends with `\`; `\xNN` is a byte.
+/// Returns a line's bytes: with CR LF, unless it ends with `\`; `\xNN` is a byte.
 pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     let (text, end): (_, &[u8]) = match text.strip_suffix('\\') {
         Some(text) => (text, b""),

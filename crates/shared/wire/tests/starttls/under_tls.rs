@@ -1,4 +1,4 @@
-//! The line between plaintext and TLS: nothing of a server's plaintext is kept over its TLS, and
+//! The change from plaintext to TLS: nothing of a server's plaintext is kept over its TLS, and
 //! under TLS nothing is too long.
 
 use wire::starttls::{Dialect, Dialog, Next, Output, Policy, Sides};
@@ -9,7 +9,7 @@ const BACK: Sides = Sides { front: None, back: true };
 const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
 const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
 
-/// A server's words before its TLS, piece by piece, with a mark in all that could be kept.
+/// Words of a server before its TLS, piece by piece, with a mark in all that could be kept.
 const MARKED: &[(&str, &[&str])] = &[
     ("smtp", &["220-MARK\r\n220 MARK ESMTP\r\n", "250-MARK\r\n250 STARTTLS\r\n", "220 MARK\r\n"]),
     ("lmtp", &["220 MARK\r\n", "250-MARK\r\n250 STARTTLS\r\n", "220 MARK\r\n"]),
@@ -81,7 +81,7 @@ fn a_mail_server_s_reply_has_one_code() {
         let fault = "fail: the server sent a reply whose lines have several codes";
         play(Dialect::Smtp, BACK, &format!("{before}{lines}\n= {fault}"));
     }
-    // Others allow it (RFC 959 section 4.2).
+    // Other protocols allow it (RFC 959 section 4.2).
     play(Dialect::Ftp, BACK, "S> 220-x\nS> 331 y\nS> 220 z\nS< AUTH TLS");
 }
 
@@ -99,7 +99,7 @@ fn what_some_clients_take_for_two_lines_of_a_server_is_none() {
         let script = format!("S> {greeting}\n= fail: the server sent a CR or NUL within a line");
         play(dialect, BACK, &script);
     }
-    // Lines that end with LF alone are whole, as they are to most clients.
+    // Lines that end with LF alone are complete, as they are to most clients.
     play(
         Dialect::Pop3,
         BACK,
@@ -107,7 +107,7 @@ fn what_some_clients_take_for_two_lines_of_a_server_is_none() {
     );
 }
 
-/// RFC 4954 section 4 has 12,288 octets for a login, servers of IMAP take 64 KiB.
+/// RFC 4954 section 4 has 12,288 octets for a login, servers of IMAP accept 64 KiB.
 #[test]
 fn lines_of_any_length_pass_under_tls() {
     let (token, literal) = ("x".repeat(12 << 10), "y".repeat(64 << 10));

@@ -1,7 +1,7 @@
-//! The server's end: its connection, its TLS, its bytes, and how they end.
+//! The server's end: its connection, its TLS, its bytes, and their end.
 //!
-//! The handshake is a part of the dial, and has its limit: a server that fails in it is given up
-//! for another one as if it had not been reached, since nothing of the client's was sent.
+//! The handshake is a part of the dial, and shares its limit: if it fails, another server is tried
+//! as if this one had not been reached, because nothing of the client's was sent.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::relay::{Down, RelayFault, StreamEnd};
 use crate::state::{ConnectionStage, EndState, Postponed};
 
 impl Flow {
-    /// The room for the server's bytes: pieces to be filled in order by one vectored read;
+    /// Returns room for the server's bytes: pieces to be filled in order by one vectored read;
     /// `None` = not now.
     pub fn back_room<'a>(
         &'a mut self,
@@ -50,8 +50,8 @@ impl Flow {
         Some(piece.into_iter().chain(pieces.into_iter().flatten()))
     }
 
-    /// Whether what a connected server sends can be taken now: one thing at a time, and nothing of
-    /// a dialog while the client's handshake goes on.
+    /// Reports whether a connected server's bytes can be taken now: one batch at a time, and none
+    /// of a dialog during the client's handshake.
     fn takes_from_back(&self) -> bool {
         let is_free = !self.down.is_ended && self.down.pending().is_empty();
         let is_held = self.postponed.is_some() || self.front.ktls.holds_back();
@@ -60,15 +60,15 @@ impl Flow {
         matches!(self.stage, ConnectionStage::Relaying) && is_free && !is_held && !is_amid_handshake
     }
 
-    /// Whether there is something to send to a server as soon as it is connected. Where there is a
-    /// conversation before TLS the server mostly begins it.
+    /// Reports whether bytes for a server wait as soon as it is connected. In a conversation before
+    /// TLS the server mostly begins.
     pub fn speaks_first(&self) -> bool {
         let Settings { back_tls, send_proxy, starttls, tunnel, .. } = &*self.settings;
         let is_due = back_tls.is_some() || *send_proxy != SendProxy::Off || self.up.plain.is_some();
         tunnel.is_some() || is_due && starttls.is_none()
     }
 
-    /// The bytes that wait to be sent to the server: two pieces, in order.
+    /// Returns the bytes that wait to be sent to the server: two pieces, in order.
     pub fn back_pending(&self) -> [&[u8]; 2] {
         if self.settings.back_tls.is_some() || self.back.state.is_in_tunnel() {
             return [self.back.pending(), &[]];
@@ -95,7 +95,7 @@ impl Flow {
         }
     }
 
-    /// Begins what is for the server itself.
+    /// Begins the connection with the server itself, behind any proxy.
     fn server_reached(&mut self, now: Instant, pool: &mut Pool) {
         let settings = Rc::clone(&self.settings);
         let header = facts::header(&settings.send_proxy, &self.facts);
@@ -112,7 +112,7 @@ impl Flow {
                 }
                 self.advance(pool);
             }
-            // A server that waits for the header would take the client's first bytes for it.
+            // A server that expects the header would read it from the client's first bytes.
             (Err(ending), _) => self.dial_failed(ending, now, pool),
         }
     }
@@ -122,7 +122,7 @@ impl Flow {
             return;
         }
         if self.front.challenge_until.is_some() {
-            // An authority needs no server.
+            // An authority's request needs no server.
             self.postponed = Some(Postponed::BackFailure(ending));
             return;
         }
@@ -195,7 +195,7 @@ impl Flow {
             self.postponed.get_or_insert(Postponed::BackEnd);
             return;
         }
-        // Without close_notify the client gets none either.
+        // Without the server's close_notify the client gets none either.
         if self.back.end == Some(StreamEnd::Fin) {
             let ending = Ending::new(Reason::ServerTruncated);
             self.ending.get_or_insert(ending);
@@ -216,8 +216,8 @@ impl Flow {
         }
     }
 
-    /// The client must not take what it got for the whole: it is sent what there is, and then the
-    /// end of TCP without close_notify.
+    /// Ends the client's stream without close_notify, after the bytes received so far, because the
+    /// client must not take them for the whole.
     pub(super) fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         let ConnectionStage::Relaying = self.stage else {
             return;
@@ -226,11 +226,11 @@ impl Flow {
             return self.pass_on(now, pool);
         }
         if self.down.is_ended || self.postponed.is_some() {
-            // Its stream was complete.
+            // The server's stream was complete.
             return self.back_refused(pool);
         }
         if self.front.state.is_handshaking() {
-            // A handshake that breaks makes the client try again what the server may have done.
+            // A broken handshake would make the client repeat what the server may have done.
             self.postponed = Some(Postponed::BackFailure(ending));
             return self.back_refused(pool);
         }
@@ -313,19 +313,19 @@ impl Flow {
         if let (Some(settings), Some(server)) = (&self.settings.back_tls, self.facts.server)
             && !settings.client.follows_client()
         {
-            // A session with it may be at fault.
+            // A bad session with the server may be the cause.
             settings.client.forget_sessions(server);
         }
         self.back.give_up(ending);
         self.actions.add(Action::Redial);
     }
 
-    /// Ends the TLS with a server that [`Action::Redial`] gives up: why, if it was connected.
+    /// Ends the TLS with a server that [`Action::Redial`] gives up; the reason, if connected.
     pub fn take_back_fault(&mut self, pool: &mut Pool) -> Option<Ending> {
         self.back.reset(pool)
     }
 
-    /// How a server fails that says no more before its TLS is up.
+    /// Returns the failure of a server that falls silent before its TLS is up.
     pub(super) fn back_silence(&self) -> Ending {
         if self.back.state.is_in_tunnel() {
             return Ending::with(Reason::ServerTunnelFailed, "the proxy did not answer in time");
@@ -337,7 +337,7 @@ impl Flow {
         Ending::new(Reason::ServerTlsTimeout)
     }
 
-    /// How one fails that closes the connection before.
+    /// Returns the failure of a server that closes the connection before its TLS is up.
     fn back_closed_early(&self) -> Ending {
         let (reason, detail) = if self.back.state.is_in_tunnel() {
             (Reason::ServerTunnelFailed, "the proxy closed the connection")
@@ -351,8 +351,8 @@ impl Flow {
         Ending::with(reason, detail)
     }
 
-    /// Whether a server that has to be asked for TLS waits for the client's word before: its
-    /// silence is not held against it, nor that it gives the client up.
+    /// Reports whether a server that must be asked for TLS waits for the client's word first: then
+    /// neither its silence nor its closing counts as its failure.
     pub(super) fn is_clients_turn(&self) -> bool {
         let conversation = self.conversation.as_ref();
         let expects_server = conversation.is_none_or(|one| one.dialog.expects_server());
@@ -415,7 +415,7 @@ impl Flow {
         }
     }
 
-    /// Moves what can be moved now over TLS with the server, in both directions.
+    /// Relays in both directions what TLS with the server allows now.
     pub(super) fn pump_back(&mut self, pool: &mut Pool) {
         if !matches!(self.stage, ConnectionStage::Relaying) || self.back.state.is_plain() {
             return;
@@ -455,7 +455,7 @@ impl Flow {
         match relayed {
             // Without TLS only a reset tells the client that something may be missing.
             Ok(Some(StreamEnd::Fin)) if self.front.state.is_plain() => {
-                // Many answer the client's end like that.
+                // Many servers answer the client's end without close_notify.
                 let ending = self.ending.take();
                 let ending = ending.unwrap_or_else(|| Ending::new(Reason::ServerTruncated));
                 self.back_failed(ending, self.last_byte, pool);
@@ -475,7 +475,7 @@ impl Flow {
                 let detail = format!("from the server: {fault}");
                 self.break_back(detail, pool);
             }
-            // It complains of a stream that the client cut, not its own.
+            // The alert complains of the client's cut stream, not of an own fault.
             BackFault::Alert(_) if self.up.end == Some(StreamEnd::Fin) => {
                 let ending = Ending::new(Reason::ClientTruncated);
                 self.back_failed(ending, self.last_byte, pool);

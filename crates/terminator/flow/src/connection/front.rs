@@ -1,16 +1,16 @@
-//! The client's end: its bytes, the questions that the first of them raise, its handshake, and what
-//! follows where there is no TLS of ours: plain TCP, and TLS that stays closed.
+//! The client's end: its bytes, the decisions that its first bytes require, its handshake, and the
+//! relay without TLS of ours: plain TCP, and TLS passthrough.
 //!
-//! A client may have to be admitted, its hello says which of several services it is for, and the
-//! session that it offers may lie elsewhere. Nothing is read of it until that is answered. The
-//! thread that looks for the session answers within some milliseconds, whatever it found; a limit
-//! of our own holds for the case that it does not.
+//! A client may have to be admitted, its hello selects one of several services, and the session
+//! that it offers may be elsewhere. Nothing more is read from it until that is answered. The thread
+//! that looks for the session answers within some milliseconds in any case; a limit of our own
+//! guards against its failure.
 //!
-//! A hello that came encrypted (ECH, RFC 9849 section 7): it is opened before its service is
-//! chosen, and the server gets the inner one in its place.
+//! An encrypted hello (ECH, RFC 9849 section 7) is opened before its service is chosen, and the
+//! server gets the inner hello in its place.
 //!
-//! The server may ask for a second hello. Until its first message has shown whether it does, the
-//! client's records are followed, so that the second is found among what early data there is.
+//! The server may ask for a second hello. Until its first message shows whether it does, the
+//! client's records are followed, so that the second hello is found among any early data.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -36,20 +36,20 @@ use crate::options::{Front, SendProxy, Settings};
 use crate::relay::{DecryptFault, StreamEnd};
 use crate::state::{ConnectionStage, EndState, HiddenHello, Postponed, SecondHello};
 
-/// The most bytes that a client may send after an alert.
+/// Most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
 
-/// How long the search for a session may take at the most: more than peers and the store may be
-/// given, so that a thread which is late by so much hangs.
+/// Longest search for a session: more than the limits of peers and the store, so that a thread
+/// which exceeds it must be hanging.
 const FETCH_TIME_MAX: Duration = Duration::from_millis(1200);
 
-/// How long the first bytes of a client may look like an authority's request and be none, and how
-/// long that is waited for where no server can be reached: authorities send it at once.
+/// Time for which a client's first bytes may look like an authority's request without being one,
+/// and time to wait for one if no server can be reached: authorities send it at once.
 const CHALLENGE_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Flow {
-    /// The client's hello, from the time that [`Action::Route`] asks
-    /// which service it is for, until that is answered.
+    /// Returns the client's hello, from the time that [`Action::Route`] asks for its service, until
+    /// that is answered.
     pub fn hello(&self) -> Option<ClientHello<'_>> {
         let is_asked = self.front.needs_route();
         let bytes = is_asked.then(|| self.up.inbox.data())?;
@@ -59,7 +59,7 @@ impl Flow {
         }
     }
 
-    /// Goes on with the service that was chosen, if there is one.
+    /// Continues with the chosen service, if there is one.
     pub(super) fn routed(&mut self, settings: Option<Rc<Settings>>, now: Instant, pool: &mut Pool) {
         if !self.front.needs_route() {
             return;
@@ -80,7 +80,7 @@ impl Flow {
         self.end_front_again(pool);
     }
 
-    /// Goes on with a client that was admitted.
+    /// Continues with a client that was admitted.
     pub(super) fn admitted(&mut self, now: Instant, pool: &mut Pool) {
         if matches!(self.settings.front, Front::Plain(_)) {
             self.relay_as_is(now, pool);
@@ -91,25 +91,25 @@ impl Flow {
         self.end_front_again(pool);
     }
 
-    /// Takes the client's end that came with what had to be decided first.
+    /// Processes the client's end that came with the bytes to be decided first.
     fn end_front_again(&mut self, pool: &mut Pool) {
         if self.front.is_ended {
             self.front_ended(pool);
         }
     }
 
-    /// How the client's stream ends that had no close_notify.
+    /// Returns the kind of end of a client's stream without close_notify.
     pub(super) fn stream_end(&self) -> StreamEnd {
         if self.front.state.is_plain() { StreamEnd::Plain } else { StreamEnd::Fin }
     }
 
-    /// The same with what has come already.
+    /// Relays the client's bytes as they come, beginning with those received already.
     pub(super) fn relay_as_is(&mut self, now: Instant, pool: &mut Pool) {
         self.begin_as_is(now);
         self.pass_as_is(pool);
     }
 
-    /// Relays the client's bytes to a server as they come.
+    /// Prepares the relay of the client's bytes as they come.
     pub(super) fn begin_as_is(&mut self, now: Instant) {
         self.front.state = EndState::Plain;
         let session = self.facts.passing_session.as_ref();
@@ -123,7 +123,7 @@ impl Flow {
         self.begin_dial(now);
     }
 
-    /// Passes what has come from the server on, and looks for the session in it.
+    /// Passes the server's bytes on, and searches them for the session.
     pub(super) fn receive_as_is(&mut self, count: usize) {
         let bytes = self.down.received_as_is(count);
         Self::watch_answer(&mut self.hidden, bytes);
@@ -134,7 +134,7 @@ impl Flow {
         if let (Outcome::Session(passed), Some(session)) =
             (outcome, &mut self.facts.passing_session)
         {
-            // A server that takes a ticket and issues no other one repeats the client's id.
+            // A server that accepts a ticket and issues no other one repeats the client's id.
             let is_same = passed.id == session.id;
             let by_id = if is_same { session.offered } else { passed.id };
             session.agreed = passed.ticket.or(by_id);
@@ -143,8 +143,8 @@ impl Flow {
         self.session_watch.take_if(|_| outcome != Outcome::Incomplete);
     }
 
-    /// Whether the first bytes in plaintext go nowhere: they may become a PROXY header, or they are
-    /// one, and end the connection.
+    /// Reports whether the first bytes in plaintext are held: they may become a PROXY header, or
+    /// they are one, and end the connection.
     pub(super) fn is_held_for_header(&mut self, pool: &mut Pool) -> bool {
         let first = self.up.inbox.data();
         if !self.front.may_be_header || first.is_empty() {
@@ -158,8 +158,8 @@ impl Flow {
         self.front.may_be_header
     }
 
-    /// Whether the first bytes in plaintext go nowhere: they may become an authority's request, or
-    /// they are one, and are answered. A server is dialled meanwhile as for any other client.
+    /// Reports whether the first bytes in plaintext are held: they may become an authority's
+    /// request, or are one, and are answered. A server is dialled meanwhile as for others.
     fn is_held_for_challenge(&mut self, pool: &mut Pool) -> bool {
         let (Front::Plain(challenges), Some(_)) =
             (&self.settings.front, self.front.challenge_until)
@@ -167,14 +167,14 @@ impl Flow {
             return false;
         };
         match challenges.judge(self.up.inbox.data()) {
-            // Who is greeted by the server speaks no HTTP.
+            // A client that the server greets speaks no HTTP.
             FirstBytes::Perhaps if self.facts.bytes_down == 0 => return true,
             FirstBytes::Answered(response) if self.facts.bytes_down == 0 => {
                 self.front.challenge_until = None;
                 self.postponed = None;
                 self.facts.bytes_down = response.len() as u64;
                 self.down.append(&response, pool);
-                // It is whole, and no reset follows it.
+                // The answer is whole, and no reset follows it.
                 self.down.is_ended = true;
                 self.close_gracefully(Ending::new(Reason::AcmeValidation), self.last_byte, pool);
             }
@@ -183,7 +183,7 @@ impl Flow {
         true
     }
 
-    /// Goes on as if no authority were expected.
+    /// Continues as if no authority were expected.
     pub(super) fn is_no_challenge(&mut self, pool: &mut Pool) {
         self.front.challenge_until = None;
         match self.postponed.take() {
@@ -195,7 +195,7 @@ impl Flow {
         }
     }
 
-    /// Passes on what has come.
+    /// Relays the bytes received so far.
     pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
         if self.conversation.is_some() {
             return self.client_spoke(self.last_byte, pool);
@@ -211,14 +211,14 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// The room for the client's bytes; `None` = nothing is read now.
+    /// Returns room for the client's bytes; `None` = nothing is read now.
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.is_handshaking() {
             let is_read = self.has_conversation_room() && self.wanted_session().is_none();
             return is_read.then(|| self.up.inbox.message_room(pool));
         }
         match &self.stage {
-            // What the dialog answers has to be read before the next is answered.
+            // The dialog's answer must be sent before the next word is answered.
             _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
             ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
                 self.up.room(self.hidden.is_some(), pool)
@@ -266,7 +266,7 @@ impl Flow {
     pub(super) fn front_ended(&mut self, pool: &mut Pool) {
         self.front.is_ended = true;
         if self.front.needs_admission() || self.front.needs_route() {
-            // The answer, which comes at once, says what is to become of what was sent before.
+            // The answer, which comes at once, decides about the bytes sent before.
             return;
         }
         if self.is_handshaking() {
@@ -277,7 +277,7 @@ impl Flow {
                 let is_held = self.front.may_be_header || self.front.challenge_until.is_some();
                 if self.front.state.is_plain() && is_held {
                     self.front.may_be_header = false;
-                    // What waits is less than a signature or a request.
+                    // The waiting bytes are less than a signature or a request.
                     self.is_no_challenge(pool);
                 }
                 let end = self.stream_end();
@@ -354,7 +354,7 @@ impl Flow {
         }
     }
 
-    /// Early data goes to a server as it comes: the connection is dialled with the first of it.
+    /// Sends early data to a server as it comes: the first of it starts the dial.
     fn take_early(&mut self, early: &[u8], goes_on: bool, now: Instant, pool: &mut Pool) {
         self.facts.early_data = Some(EarlyData::Accepted);
         self.facts.bytes_up += early.len() as u64;
@@ -374,7 +374,7 @@ impl Flow {
         self.facts.handshake = self.handshake_kind();
         self.facts.established = Some(now);
         if self.facts.early_data == Some(EarlyData::Accepted) {
-            // All that has come up to now: the limit keeps it small.
+            // Bytes received up to now: the limit keeps the number small.
             self.facts.early_bytes_max = u32::try_from(self.facts.bytes_up).ok();
         }
         self.acknowledge_finished();
@@ -398,7 +398,7 @@ impl Flow {
         let Some(traffic) = self.front.state.traffic_mut() else {
             return self.pass_as_is(pool);
         };
-        // What the dialog has for the server already is not the client's next word.
+        // Bytes that the dialog already has for the server are not the client's next word.
         let is_conversing = self.conversation.is_some();
         let waiting = self.up.plain.take_if(|_| is_conversing);
         let decrypted = self.up.decrypt(traffic, pool);
@@ -430,33 +430,33 @@ impl Flow {
         }
     }
 
-    /// Whether the handshake's last bytes, tickets, may go with the answer to a request that came
-    /// with its end. In TLS 1.2 the client waits for them.
+    /// Reports whether the handshake's last bytes, tickets, may be sent with the answer to a
+    /// request that came with the handshake's end. In TLS 1.2 the client waits for them.
     fn expects_answer(&self) -> bool {
         let agreed = self.facts.agreed.as_ref();
         let is_tls13 = agreed.is_some_and(|agreed| agreed.version == Version::Tls13);
         is_tls13 && self.up.plain.is_some() && !self.down.is_ended
     }
 
-    /// Whether it has served nobody yet: nothing was relayed, or a hello that no server answered.
+    /// Reports whether it has served nobody yet: no bytes, or a hello without an answer.
     pub fn is_unused(&self) -> bool {
         let is_passthrough = matches!(self.settings.front, Front::Passthrough);
         self.facts.bytes_down == 0 && (self.facts.bytes_up == 0 || is_passthrough)
     }
 
-    /// Whether the client must not take what it got for the whole, and only a reset says so.
+    /// Reports whether the client's stream is incomplete, and only a reset can show that.
     pub(super) fn is_cut(&self) -> bool {
         self.front.state.is_plain()
             && !self.down.is_ended
             && !matches!(self.stage, ConnectionStage::Over)
     }
 
-    /// The session that is looked for, while it is.
+    /// Returns the session that is being looked for, if any.
     pub fn wanted_session(&self) -> Option<OfferedSession> {
         self.front.wanted_session()
     }
 
-    /// Asks for the session, if one is wanted that was not asked for.
+    /// Asks for a wanted session, unless that was done already.
     pub(super) fn ask_for_session(&mut self, now: Instant) {
         if self.wanted_session().is_some() && self.front.fetch_until.is_none() {
             self.front.fetch_until = Some(now + FETCH_TIME_MAX);
@@ -464,7 +464,7 @@ impl Flow {
         }
     }
 
-    /// Goes on with the handshake; the cache is asked once more.
+    /// Continues the handshake, which looks into the cache once more.
     pub(super) fn session_fetched(&mut self, tier: SessionTier, now: Instant, pool: &mut Pool) {
         if self.wanted_session().is_none() {
             return;
@@ -475,7 +475,7 @@ impl Flow {
         self.advance_handshake(now, pool);
     }
 
-    /// Goes on without an answer, if it is overdue.
+    /// Continues without an answer, if it is overdue.
     pub(super) fn give_up_fetch(&mut self, now: Instant, pool: &mut Pool) {
         if self.front.fetch_until.is_some_and(|until| until <= now) {
             self.session_fetched(SessionTier::Nowhere, now, pool);
@@ -484,12 +484,12 @@ impl Flow {
 }
 
 impl Flow {
-    /// Whether the hello came encrypted and was opened: names behind the front are for such alone.
+    /// Reports whether an encrypted hello was opened: hidden names are for such clients alone.
     pub fn is_hidden(&self) -> bool {
         self.hidden.is_some()
     }
 
-    /// Opens the hello that is there, once; whether the connection goes on.
+    /// Opens an encrypted hello, once. Returns whether the connection continues.
     pub(super) fn open_hello(&mut self, pool: &mut Pool) -> bool {
         let Some(keys) = self.settings.ech.as_ref().filter(|_| self.facts.ech.is_none()) else {
             return true;
@@ -522,7 +522,7 @@ impl Flow {
         }
     }
 
-    /// Looks into what the server answers.
+    /// Looks in the server's answer for a request for a second hello.
     pub(super) fn watch_answer(hidden: &mut Option<Box<HiddenHello>>, bytes: &[u8]) {
         let Some(one) = hidden.as_mut().filter(|one| one.second.is_none()) else {
             return;
@@ -534,7 +534,7 @@ impl Flow {
         }
     }
 
-    /// Passes on what may go, with the second hello opened once it is whole.
+    /// Passes on the records that may go, with the second hello opened once it is whole.
     pub(super) fn pass_hidden(&mut self, pool: &mut Pool) {
         let Some(hidden) = &mut self.hidden else {
             return;
@@ -567,7 +567,7 @@ impl Flow {
     }
 }
 
-/// Puts an inner hello in the place of the outer one, which is no shorter.
+/// Replaces the outer hello by the inner one, which is no longer.
 fn replace_front(buffer: &mut Buffer, outer_bytes: usize, inner: &[u8]) {
     let saved = outer_bytes.checked_sub(inner.len());
     let saved = saved.expect("an inner hello is made of a part of its outer one");

@@ -1,7 +1,7 @@
-//! The hand-over of a connection's sending half to the kernel (kTLS), which encrypts from then on.
+//! Hand-over of a connection's sending half to the kernel (kTLS), which encrypts from then on.
 //!
-//! Owns also the records that carry no data (close_notify, alerts, answers to the client), since
-//! they are sent in another way by the kernel than by our own record layer.
+//! Handles also the records without data (close_notify, alerts, answers to the client), because the
+//! kernel sends them in another way than our own record layer.
 
 use std::time::Instant;
 
@@ -24,14 +24,14 @@ impl Flow {
         }
     }
 
-    /// Whether the kernel encrypts what is sent to the client. What waits to be sent is plaintext
-    /// then, and bytes may go past our buffers when [`Flow::can_pass`] allows it.
+    /// Reports whether the kernel encrypts what is sent to the client. Waiting bytes are plaintext
+    /// then, and bytes may bypass our buffers when [`Flow::can_pass`] allows it.
     pub fn is_offloaded(&self) -> bool {
         self.facts.offloaded
     }
 
-    /// From which length on a range of a file is better left for the kernel, in bytes; `None` = it
-    /// will encrypt nothing of this connection.
+    /// Returns the length, in bytes, from which a range of a file is better left to the kernel;
+    /// `None` = the kernel will encrypt nothing of this connection.
     pub fn passes_from(&self) -> Option<u64> {
         if self.is_offloaded() {
             return Some(0);
@@ -43,7 +43,7 @@ impl Flow {
         is_taken.then_some(offload.from)
     }
 
-    /// The keys to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
+    /// Returns the keys to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         self.front.state.traffic()?.kernel_keys()
     }
@@ -54,7 +54,7 @@ impl Flow {
                 traffic.hand_over();
                 self.facts.offloaded = true;
             } else if self.front.ktls.is_kernel() {
-                // The client waits for records under the next key, so it cannot be sent anything.
+                // The client waits for records under the next key, and can be sent no others.
                 return self.stop(Ending::new(Reason::KernelRekey), pool);
             } else {
                 traffic.forget_kernel_keys();
@@ -64,7 +64,7 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Whether nothing but the end of TCP follows what waits to be sent to the client.
+    /// Reports whether only the end of TCP follows the bytes that wait for the client.
     pub fn is_last(&self) -> bool {
         matches!(self.stage, ConnectionStage::Relaying)
             && self.down.is_ended
@@ -72,8 +72,8 @@ impl Flow {
             && self.front.ktls.records.is_empty()
     }
 
-    /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
-    /// the stream.
+    /// Reports whether bytes of the back may bypass our buffers into the kernel now, in the order
+    /// of the stream.
     pub fn can_pass(&self) -> bool {
         matches!(self.stage, ConnectionStage::Relaying)
             && (self.is_offloaded() || self.front.state.is_plain() && self.down.is_bulk())
@@ -97,7 +97,7 @@ impl Flow {
         }
     }
 
-    /// The record that waits to be sent with its type, once nothing else does.
+    /// Returns the waiting record that must be sent with its type, once no other bytes wait.
     pub fn front_record(&self) -> Option<&ControlRecord> {
         self.front.ktls.records.front().filter(|_| self.down.is_sent())
     }
@@ -110,8 +110,8 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Decides after the handshake whether the kernel may ever be asked. One that cannot encrypt is
-    /// asked as well, so that it is counted how often it was wanted; but no key is kept for it.
+    /// Decides after the handshake whether the kernel may be asked later. A kernel that cannot
+    /// encrypt is asked as well, so that the requests are counted; but no key is kept for it.
     pub(super) fn consider_kernel(&mut self) {
         let keys = self.kernel_keys();
         let may_ask = self.settings.offload.as_ref().zip(keys);
@@ -127,14 +127,14 @@ impl Flow {
         }
     }
 
-    /// Counts bytes that came from the back through our buffers.
+    /// Counts bytes of the back that went through our buffers.
     pub(super) fn note_run(&mut self, count: usize) {
         if let Some(offload) = &self.settings.offload {
             self.front.ktls.received(count, offload.relay_from());
         }
     }
 
-    /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
+    /// Asks the kernel as soon as none of our encrypted bytes wait: its records follow them.
     pub(super) fn ask_kernel(&mut self) {
         if !self.front.ktls.is_wanted() || self.conversation.is_some() {
             return;
@@ -149,21 +149,21 @@ impl Flow {
         }
     }
 
-    /// Whether all that is for the client has been sent.
+    /// Reports whether all bytes and records for the client have been sent.
     pub(super) fn is_front_done(&self) -> bool {
         self.down.is_sent() && self.front.ktls.records.is_empty()
     }
 
-    /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
+    /// Ends the stream without close_notify, because TLS 1.2 has no key update.
     pub(super) fn stop_exhausted(&mut self, now: Instant, pool: &mut Pool) {
         let ending = Ending::with(Reason::Internal, "the key limit is reached");
         self.close_gracefully(ending, now, pool);
     }
 
-    /// Answers KeyUpdate and renegotiation as soon as nothing waits to be sent: the answer has to
+    /// Answers KeyUpdate and renegotiation as soon as nothing waits to be sent: the answer must
     /// come before the next data, and one answer serves for several requests.
     pub(super) fn send_control(&mut self, pool: &mut Pool) {
-        // Nor before the kernel has the next key.
+        // The answer also waits until the kernel has the next key.
         let may_send = self.is_front_done() && !self.front.ktls.holds_back();
         let Some(traffic) = self.front.state.traffic_mut() else {
             return;
@@ -171,7 +171,7 @@ impl Flow {
         if !traffic.is_control_due() || self.down.is_ended {
             return;
         }
-        // Nothing may be sealed before it, so nothing is waited for.
+        // No data may be sealed before the answer, so nothing is held back for later data.
         self.down.release();
         if !may_send {
             return;
@@ -209,7 +209,7 @@ impl Flow {
         });
     }
 
-    /// Sends that record by the kernel, or what `seal` makes by ourselves.
+    /// Sends `record` by the kernel, or the bytes that `seal` makes by ourselves.
     fn send_record(
         &mut self,
         pool: &mut Pool,

@@ -1,12 +1,12 @@
-//! The steps that a conversation before TLS leads to: the dial, each side's TLS, the relay.
+//! The steps of a conversation before TLS: the dial, each side's TLS, the relay.
 //!
-//! A server that greets its clients is dialled at once; another when there is something for it.
-//! A server's own TLS is begun in the dial, before the client's first byte reaches it. Under TLS
-//! the dialog goes on rewriting until nothing is left for it to do, and then it is out of the way.
+//! A server that greets its clients is dialled at once; any other when there are bytes for it. A
+//! server's own TLS is begun in the dial, before the client's first byte reaches it. The dialog
+//! goes on rewriting under TLS until it has nothing left to do, and is dropped then.
 //!
 //! A client's request to cancel a query of PostgreSQL goes to every server of the back, one after
-//! the other (a broadcast), because nobody here knows which of them it is for. One client has one
-//! server at a time, so that many of them take no more connections to servers than others do.
+//! the other (a broadcast), because the right one is not known here. A client uses one server at a
+//! time, so that many requests take no more connections than other clients do.
 
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,13 @@ use crate::options::Timeouts;
 use crate::relay::StreamEnd;
 use crate::state::{Broadcast, ConnectionStage, EndState};
 
-/// How long a server that has been sent a broadcast may take to close, which shows that it has read
-/// it: then the next has its turn. One that is slower has it all the same.
+/// Time for a server to close after a broadcast, which shows that it has read it; then the next
+/// server is dialled. A slower server has received it all the same.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Flow {
-    /// Whether the protocol's servers greet after a pause, and the connected one has not yet, or
-    /// has not agreed to TLS.
+    /// Reports whether the protocol's servers greet after a pause, and the connected one has not
+    /// greeted, or not agreed to TLS, yet.
     pub(super) fn is_greeting_due(&self) -> bool {
         let conversation = self.conversation.as_ref();
         self.greets_late()
@@ -42,14 +42,14 @@ impl Flow {
         starttls.is_some_and(|one| one.dialect.greets_late())
     }
 
-    /// When the handshake has lasted too long, if it goes on, or a login behind it.
+    /// Returns the deadline of the handshake, or of a login behind it, while either goes on.
     pub(super) fn handshake_deadline(&self) -> Option<Instant> {
         let conversation = self.conversation.as_ref();
         let is_login_due = conversation.is_some_and(|one| one.dialog.is_login_due());
         (self.is_handshaking() || is_login_due).then(|| self.handshake_end())
     }
 
-    /// When the time for the client's handshake is over: the pause of a server is not the client's.
+    /// Returns the end of the client's handshake time, which does not include a server's pause.
     fn handshake_end(&self) -> Instant {
         let Timeouts { handshake, greeting, .. } = self.settings.timeouts;
         let is_late = self.greets_late() && self.front.state.is_in_dialog();
@@ -60,7 +60,7 @@ impl Flow {
         }
     }
 
-    /// Begins the conversation of a client that may come in.
+    /// Begins the conversation of an admitted client.
     pub(super) fn begin_conversation(&mut self, now: Instant) {
         let conversation = self.conversation.as_ref();
         let is_greeted = conversation.is_some_and(|one| one.dialog.is_greeted());
@@ -69,13 +69,13 @@ impl Flow {
         }
     }
 
-    /// Whether what the client sends has room: one thing at a time, each way.
+    /// Reports whether the client's bytes have room: one message at a time, each way.
     pub(super) fn has_conversation_room(&self) -> bool {
         !self.front.state.is_in_dialog()
             || self.up.plain.is_none() && self.down.pending().is_empty()
     }
 
-    /// Takes what the client has sent in plaintext before TLS.
+    /// Takes the client's plaintext before TLS.
     pub(super) fn client_spoke(&mut self, now: Instant, pool: &mut Pool) {
         if self.is_held_for_header(pool) {
             return;
@@ -92,8 +92,8 @@ impl Flow {
         if !bytes.is_empty() {
             self.facts.bytes_up += bytes.len() as u64;
             let mut out = conversation.dialog.client_sent(bytes);
-            // It waits for the server's TLS, if that is not up; but a request for TLS that the
-            // client's own words lead to goes before it.
+            // These bytes wait for the server's TLS, if that is not up; but a request for TLS that
+            // the client's own words lead to goes before it.
             if out.next != Next::StartServerTls {
                 self.send_up(&std::mem::take(&mut out.to_server), now, pool);
             }
@@ -114,7 +114,7 @@ impl Flow {
         }
     }
 
-    /// Takes what came from a server without TLS of ours.
+    /// Takes bytes of a server without TLS of ours.
     pub(super) fn server_spoke(&mut self, received: Received, now: Instant, pool: &mut Pool) {
         self.back.inbox.received(received.bytes());
         let bytes = pool.take_all(&mut self.back.inbox.buffer);
@@ -138,7 +138,7 @@ impl Flow {
         }
     }
 
-    /// The server's TLS is up, or that of the client.
+    /// Tells the dialog that TLS with the server, or with the client, is up.
     pub(super) fn tls_is_up(&mut self, is_of_client: bool, now: Instant, pool: &mut Pool) {
         let Some(conversation) = &mut self.conversation else {
             return;
@@ -169,7 +169,7 @@ impl Flow {
             self.front.greeted.get_or_insert(now);
         }
         if self.back.state.is_in_dialog() {
-            // It is part of our own request.
+            // These bytes are part of our own request.
             self.back.append(&out.to_server, pool);
         } else {
             self.send_up(&out.to_server, now, pool);
@@ -187,7 +187,7 @@ impl Flow {
                 return self.advance_handshake(now, pool);
             }
             Next::StartServerTls => {
-                // The time that the client took is not the server's.
+                // Time that the client took is not counted as the server's.
                 self.stage.restart_dial(now);
                 return self.begin_back_hello(now, pool);
             }
@@ -217,7 +217,7 @@ impl Flow {
                     return self.follow(out, now, pool);
                 }
             }
-            // The server's fault, and nothing that the client has got keeps it from another one.
+            // The server is at fault, and the client got nothing that prevents another server.
             Next::Fail(fault)
                 if fault.is_of_server() && self.back.state.is_opening() && !has_words =>
             {
@@ -228,15 +228,15 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Ends once the client has been sent what waits, of which the last are words of its protocol
-    /// that say so.
+    /// Ends once the client has been sent all waiting bytes, the last of which report the failure
+    /// in its protocol.
     pub(super) fn end_by_words(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         self.send_close_notify(pool);
         self.down.is_ended = true;
         self.close_gracefully(ending, now, pool);
     }
 
-    /// Tells the client that there is no server for it, in the words of its protocol.
+    /// Tells the client, in its protocol, that there is no server for it.
     pub(super) fn end_unavailable(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         let conversation = self.conversation.as_ref();
         let ended = std::mem::take(&mut self.unavailable);
@@ -247,7 +247,7 @@ impl Flow {
         self.end_by_words(ending, now, pool);
     }
 
-    /// The reason when a client has gone before its TLS began.
+    /// Returns the reason when a client has left before its TLS began.
     pub(super) fn reason_of_leaving(&self) -> Reason {
         let conversation = self.conversation.as_ref();
         if conversation.is_some_and(|one| one.dialog.has_refused()) {
@@ -257,8 +257,8 @@ impl Flow {
         }
     }
 
-    /// A server that says nothing lets its client wait: then that is the reason, and the client is
-    /// told. Returns whether it was so.
+    /// Ends the connection if a silent server kept the client waiting: then that is the reason, and
+    /// the client learns it. Returns whether it was so.
     pub(super) fn has_silent_server(&mut self, now: Instant, pool: &mut Pool) -> bool {
         let conversation = self.conversation.as_ref();
         let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());
@@ -310,14 +310,14 @@ impl Flow {
         }
     }
 
-    /// Gives the client what the dialog holds of a server that says no more.
+    /// Sends the client the bytes that the dialog still holds of a server that has ended.
     pub(super) fn give_held_bytes(&mut self, pool: &mut Pool) -> Result<(), KeyExhausted> {
         let conversation = self.conversation.as_mut();
         let held = conversation.map_or(Vec::new(), |one| one.dialog.server_ended());
         self.send_down(&held, pool)
     }
 
-    /// Whether the client's bytes go to every server: [`Action::Dial`] too is for the next of them.
+    /// Reports whether the client's bytes go to every server; [`Action::Dial`] dials the next too.
     pub fn is_broadcast(&self) -> bool {
         self.broadcast().is_some()
     }
@@ -326,8 +326,7 @@ impl Flow {
         self.conversation.as_ref()?.broadcast.as_ref()
     }
 
-    /// Sends these bytes to every server. Nothing more is read from the client, and that it has
-    /// left does not matter.
+    /// Sends these bytes to every server. Nothing more is read from the client, and it may leave.
     pub(super) fn begin_broadcast(&mut self, bytes: Vec<u8>, now: Instant, pool: &mut Pool) {
         if self.front.state.is_in_dialog() {
             self.front.state = EndState::Plain;
@@ -345,7 +344,7 @@ impl Flow {
         self.advance(pool);
     }
 
-    /// Goes on with the next server.
+    /// Continues with the next server.
     pub(super) fn pass_on(&mut self, now: Instant, pool: &mut Pool) {
         let is_sent = self.is_up_sent() && !self.up.is_refused;
         let conversation = self.conversation.as_mut();
@@ -359,7 +358,7 @@ impl Flow {
         self.actions.add(Action::DialNext);
     }
 
-    /// Ends it: no server is left.
+    /// Ends the broadcast, because no server is left.
     pub(super) fn end_broadcast(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
         let broadcast = self.broadcast();
         if broadcast.is_some_and(|one| one.has_reached_one) {
@@ -369,7 +368,7 @@ impl Flow {
         }
     }
 
-    /// When a server that has been sent the bytes is waited for no longer.
+    /// Returns when to stop waiting for a server that has been sent the bytes.
     pub(super) fn broadcast_deadline(&self) -> Option<Instant> {
         let is_waiting = self.is_broadcast() && matches!(self.stage, ConnectionStage::Relaying);
         is_waiting.then(|| self.last_byte + ANSWER_MAX)
@@ -386,7 +385,7 @@ impl Flow {
     }
 }
 
-/// How a connection ends whose dialog failed.
+/// Returns the ending of a connection whose dialog failed.
 pub(crate) fn ending_of(fault: &Fault) -> Ending {
     let reason = match fault {
         Fault::TlsRequired => Reason::StarttlsRequired,

@@ -1,4 +1,4 @@
-//! Connections whose bytes are relayed as they come, and those whose hello decides what they are.
+//! Tests of connections whose bytes are relayed as they come, and of those routed by their hello.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::simulation::{Run, Stage};
 
 const ALERT_UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// With something else done with the client's TLS.
+/// Returns the stage with another treatment of the client's TLS.
 fn with_front(stage: &Stage, front: Front) -> Stage {
     let mut other = stage.clone();
     let settings = Rc::make_mut(&mut other.settings);
@@ -28,14 +28,14 @@ fn plain() -> Stage {
     with_front(&Stage::new(SendProxy::Off), Front::Plain(HttpChallenges::default()))
 }
 
-/// A connection whose client has sent nothing yet.
+/// Starts a connection whose client has sent nothing yet.
 fn start(stage: &Stage, seed: u64, reply: Vec<u8>) -> Run {
     let mut run = Run::new(stage, &stage.choice(true, &[]), seed, reply);
     run.act();
     run
 }
 
-/// One thing happens, chosen by chance; the client is not of TLS, but bytes.
+/// Lets one random event happen; the client sends bytes without TLS.
 fn step(run: &mut Run) {
     run.now += Duration::from_micros(7);
     match run.chance.below(4) {
@@ -57,7 +57,7 @@ fn steps_until(run: &mut Run, what: &str, done: impl Fn(&Run) -> bool) {
     panic!("never came to pass: {what}; ending {:?}", run.flow.ending());
 }
 
-/// The hello of a client that asks for `localhost`.
+/// Returns the hello of a client that asks for `localhost`.
 fn hello(stage: &Stage) -> Vec<u8> {
     stage.choice(true, &[]).connect("localhost").take_wire()
 }
@@ -129,7 +129,7 @@ fn challenged() -> Stage {
     with_front(&Stage::new(SendProxy::Off), Front::Plain(challenges))
 }
 
-/// One whose server cannot be reached: it waits for what the client says.
+/// Starts a connection whose server cannot be reached, and which waits for the client's bytes.
 fn refused(stage: &Stage) -> Run {
     let mut run = Run::new(stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial), "no client waits for that");
@@ -168,7 +168,7 @@ fn all_others_reach_the_server_while_an_authority_is_expected() {
     for (seed, other) in (0..).zip(others.into_iter().cycle().take(24)) {
         let mut run = start(&stage, seed, Vec::new());
         run.to_flow.extend(other);
-        // Some end their stream, and some are slow.
+        // Some clients end their stream, and some are slow.
         run.client_fin = seed % 8 < 4;
         steps_until(&mut run, "all is read", |run| {
             run.to_flow.is_empty() && run.flow.facts().connected.is_some()
@@ -181,7 +181,7 @@ fn all_others_reach_the_server_while_an_authority_is_expected() {
         steps_until(&mut run, "all", |run| run.backend_got().len() == other.len());
         assert!(run.backend_got() == other, "seed {seed}");
     }
-    // Nobody is told less of a server that cannot be reached.
+    // A client without a request gets the same ending if the server cannot be reached.
     let mut run = refused(&stage);
     run.now += Duration::from_secs(2);
     run.handle(Event::Timeout);
@@ -231,7 +231,7 @@ fn a_hello_that_stays_closed_is_passed_on_unchanged_however_it_is_cut() {
         steps_until(&mut run, "the hello", |run| run.backend_got().ends_with(b"and more"));
         let got = run.backend_got();
         assert!(got.ends_with(&wire), "cut at {cut}");
-        // PP2_TYPE_AUTHORITY (2), and no PP2_TYPE_SSL.
+        // Only PP2_TYPE_AUTHORITY (2), no PP2_TYPE_SSL.
         let header = &got[..got.len() - wire.len()];
         assert!(header.windows(12).any(|at| at == b"\x02\0\x09localhost"));
         assert_eq!(header.len(), 16 + 12 + 12);

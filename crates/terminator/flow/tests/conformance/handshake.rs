@@ -14,7 +14,7 @@ type Flight = fn(Vec<u8>) -> Vec<u8>;
 const TLS12: bool = false;
 const TLS13: bool = true;
 
-/// Records after a right hello: version, rule, bytes, alert by the library's name, reason.
+/// Records after a valid hello: version, rule, bytes, alert by the library's name, reason.
 const RECORDS: &[(bool, &str, &str, &str, Reason)] = &[
     (TLS12, "5246 6.2.3", "16 0303 4001", OVERFLOW, INVALID),
     (TLS12, "5246 6.2.3", "17 0303 4801", OVERFLOW, INVALID),
@@ -42,7 +42,7 @@ const WRONG_POINT: &str = "16 0303 0008 10000004 03040102";
 /// The head of a ClientKeyExchange, and application data.
 const INTERRUPTED: &str = "16 0303 0004 10000021 17 0303 0001 01";
 
-/// The same for what is made from the client's own flight, or is long.
+/// Cases as above that are made from the client's own flight, or are long.
 const FLIGHTS: &[(bool, &str, Flight, &str, Reason)] = &[
     (TLS12, "5246 6.2.1", after_empty, UNEXPECTED, VIOLATION),
     (TLS13, "8446 5", plain_finished, UNEXPECTED, VIOLATION),
@@ -60,7 +60,7 @@ const OVERFLOW: &str = "RecordOverflow";
 const UNEXPECTED: &str = "UnexpectedMessage";
 const INVALID: Reason = Reason::RecordInvalid;
 const VIOLATION: Reason = Reason::ProtocolViolation;
-/// The RFC wants an alert and leaves which one.
+/// The RFC demands an alert but not a particular one.
 const ANY: &str = "";
 const ANY_REASON: Reason = Reason::Internal;
 
@@ -69,7 +69,7 @@ fn record(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[kind, 3, 3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// The position of the client's ChangeCipherSpec in its flight.
+/// Returns the position of the client's ChangeCipherSpec in its flight.
 fn change_of(flight: &[u8]) -> usize {
     let place = flight.windows(6).position(|six| six == [20, 3, 3, 0, 1, 1]);
     place.expect("a ChangeCipherSpec")
@@ -96,8 +96,8 @@ fn doubled_change(mut flight: Vec<u8>) -> Vec<u8> {
 fn without_change(mut flight: Vec<u8>) -> Vec<u8> {
     let place = change_of(&flight);
     flight.drain(place..place + 6);
-    // What is encrypted is read as a message then. One of these random bytes is its length's
-    // highest: at 0 the rest would be waited for.
+    // Encrypted bytes are then read as a message. One of these random bytes is the highest of its
+    // length: with 0 the rest would be awaited.
     flight[place + 6] = 0xff;
     flight
 }
@@ -107,7 +107,7 @@ fn altered_end(mut flight: Vec<u8>) -> Vec<u8> {
     flight
 }
 
-/// The client's fault after these bytes instead of its second flight.
+/// Returns the client's fault after these bytes instead of its second flight.
 fn after(
     stage: &Stage,
     choice: &ClientChoice,
@@ -152,7 +152,7 @@ fn what_breaks_a_handshake_is_answered_with_the_alert_that_the_rfc_names() {
     }
 }
 
-/// RFC 7507 and others leave it to each: a resumed TLS 1.2 handshake answers under its keys.
+/// RFC 7507 and others leave it to the server: a resumed TLS 1.2 handshake answers under its keys.
 #[test]
 fn a_resumed_handshake_answers_under_its_keys() {
     let stage = Stage::new(SendProxy::Off);
@@ -172,7 +172,7 @@ fn a_resumed_handshake_answers_under_its_keys() {
     }
 }
 
-/// RFC 8446 sections 4.2.10 and 5.2: the second hello ends what is skipped.
+/// RFC 8446 sections 4.2.10 and 5.2: the second hello ends the skipping of records.
 #[test]
 fn early_data_after_the_second_hello_does_not_decrypt() {
     let stage = Stage::new(SendProxy::Off);
@@ -209,7 +209,7 @@ fn a_message_in_too_many_records_is_refused() {
     assert_eq!(talk.detail(), detail);
 }
 
-/// RFC 5246 section 7.4.8, RFC 8446 section 4.4.3: nothing is wrong with the certificate.
+/// RFC 5246 section 7.4.8, RFC 8446 section 4.4.3: the certificate itself is valid.
 #[test]
 fn a_signature_by_another_key_is_no_fault_of_the_certificate() {
     let stage = Stage::new(SendProxy::Off).asking_for_certificates();
@@ -246,7 +246,7 @@ fn a_signature_scheme_that_does_not_fit_the_key_is_said_in_words() {
     }
 }
 
-/// RFC 5246 section 7.4.2, RFC 8446 section 4.4.2: each certificate has a byte at least.
+/// RFC 5246 section 7.4.2, RFC 8446 section 4.4.2: each certificate has at least one byte.
 #[test]
 fn a_chain_with_an_empty_certificate_is_of_no_form() {
     const EMPTY: &str = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";

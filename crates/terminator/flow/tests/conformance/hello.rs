@@ -1,4 +1,4 @@
-//! Hellos made by hand: what each has that no library would send, and what answers it.
+//! Hand-made hellos that no library would send, and the answers to them.
 
 use telemetry::outcome::Reason;
 use wire::alert;
@@ -23,7 +23,7 @@ const ECH_OUTER_EXTENSIONS: u16 = 0xfd00;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// A hello for one version, whole and right.
+/// A valid hello for one version.
 struct Hello {
     suites: Vec<u16>,
     extensions: Vec<Extension>,
@@ -42,7 +42,7 @@ impl Hello {
     }
 
     fn tls13() -> Self {
-        // The base point of X25519 is a key like any other.
+        // The base point of X25519 is a valid key.
         let share = [&[0, 36, 0, 0x1d, 0, 32, 9][..], &[0; 31]].concat();
         Self {
             suites: SUITES_13.to_vec(),
@@ -154,7 +154,7 @@ fn unusual_hellos_are_answered() {
         // Unknown extensions are ignored, whatever their number (RFC 8446 section 4.1.2).
         (many(Hello::tls12()), 16_384),
         (many(Hello::tls13()), 16_384),
-        // There is no ECH here, and RFC 8879 forbids no repetition.
+        // ECH is not configured here, and RFC 8879 does not forbid repetition.
         (Hello::tls13().with(ENCRYPTED_CLIENT_HELLO, &[]), 16_384),
         (Hello::tls12().with(ENCRYPTED_CLIENT_HELLO, &[0, 0, 1]), 1),
         (Hello::tls13().with(ECH_OUTER_EXTENSIONS, &[7]), 16_384),
@@ -165,7 +165,7 @@ fn unusual_hellos_are_answered() {
                 .with(ECH_OUTER_EXTENSIONS, &[]),
             3,
         ),
-        // A message is spread over any number of records (section 5.1).
+        // A message may be spread over any number of records (section 5.1).
         (Hello::tls12(), 1),
         (Hello::tls13(), 1),
         (long(Hello::tls12()), 7),

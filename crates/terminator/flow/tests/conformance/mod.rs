@@ -1,5 +1,5 @@
-//! The demands of the RFCs on a server whose client breaks them: the alert, and that one is sent at
-//! all.
+//! RFC requirements on a server whose client breaks the rules: which alert is sent, and that one is
+//! sent at all.
 //!
 //! Each case names its rule.
 
@@ -12,14 +12,14 @@ use testkit::client::ClientChoice;
 
 use crate::simulation::{Run, Stage};
 
-/// Bytes by their hexadecimal digits; spaces are for the reader.
+/// Decodes hexadecimal digits; spaces are ignored.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     let byte = |pair: &[u32]| (pair[0] << 4 | pair[1]) as u8;
     digits.chunks_exact(2).map(byte).collect()
 }
 
-/// A connection whose client's bytes are ours to choose.
+/// A connection whose client sends chosen bytes.
 struct Talk {
     run: Run,
     heard: Vec<u8>,
@@ -34,7 +34,7 @@ impl Talk {
         Self { run: Run::new(stage, choice, seed, Vec::new()), heard: Vec::new() }
     }
 
-    /// Bytes from the client, cut anyhow; what answers them is heard.
+    /// Sends bytes of the client, cut randomly, and collects the answer.
     fn say(&mut self, bytes: &[u8]) {
         self.run.to_flow.extend(bytes);
         while !self.run.to_flow.is_empty() && !self.run.flow.is_over() {
@@ -52,12 +52,12 @@ impl Talk {
         self.heard.extend(self.run.from_flow.drain(..));
     }
 
-    /// All that the server has sent.
+    /// Returns all bytes that the server has sent.
     fn heard(&self) -> &[u8] {
         &self.heard
     }
 
-    /// The fatal alert that ends what was sent, if it is not encrypted.
+    /// Returns the fatal alert at the end of the answer, if it is not encrypted.
     fn plain_alert(&self) -> Option<u8> {
         match self.heard.last_chunk() {
             Some(&[21, 3, 3, 0, 2, 2, description]) => Some(description),

@@ -1,4 +1,4 @@
-//! Clients that break a rule after the handshake, by records made by hand.
+//! Hand-made records of clients that break a rule after the handshake.
 
 use flow::options::SendProxy;
 use telemetry::outcome::Reason;
@@ -12,7 +12,7 @@ const SUITES: [u16; 6] = [0x1301, 0x1302, 0x1303, 0xc02b, 0xc02c, 0xcca9];
 
 type Records = fn(&mut RawClient) -> Vec<u8>;
 
-/// One record each for TLS 1.3: rule, type, content, alert.
+/// Single records for TLS 1.3: rule, type, content, alert.
 const CONTENTS_13: &[(&str, u8, &str, u8)] = &[
     ("8446 4.6.3", HANDSHAKE, "18000001 02", ILLEGAL),
     ("8446 4.6.3", HANDSHAKE, "18000001 ff", ILLEGAL),
@@ -22,13 +22,13 @@ const CONTENTS_13: &[(&str, u8, &str, u8)] = &[
     ("8446 4.6", HANDSHAKE, "14000001 00", UNEXPECTED),
 ];
 
-/// One record each for both versions.
+/// Single records for both versions.
 const CONTENTS: &[(&str, u8, &str, u8)] = &[
     ("8446 5.4, 5246 6.2.1", ALERT, "", UNEXPECTED),
     ("8446 5.1", ALERT, "01 5a 01", alert::DECODE_ERROR),
 ];
 
-/// For TLS 1.3: rule, records, alert.
+/// Records for TLS 1.3: rule, records, alert.
 const RECORDS_13: &[(&str, Records, u8)] = &[
     ("8446 5.1", interrupted_update, UNEXPECTED),
     ("8446 5.4", |client| client.seal_inner(&[0; 20]), UNEXPECTED),
@@ -47,7 +47,7 @@ const RECORDS: &[(&str, Records, u8)] = &[
 const ILLEGAL: u8 = alert::ILLEGAL_PARAMETER;
 const OVERFLOW: u8 = alert::RECORD_OVERFLOW;
 const UNEXPECTED: u8 = alert::UNEXPECTED_MESSAGE;
-/// The RFC leaves which one.
+/// The RFC does not name the alert.
 const ANY: u8 = 255;
 
 fn data(bytes: usize) -> Vec<u8> {
@@ -73,7 +73,7 @@ fn warnings(client: &mut RawClient) -> Vec<u8> {
     (0..6).flat_map(|_| client.seal(ALERT, &[1, 90], 0)).collect()
 }
 
-/// A connection after its handshake.
+/// Makes a connection after its handshake.
 fn established(stage: &Stage, suite: u16) -> (Talk, RawClient) {
     let choice = stage.choice(suite >> 8 == 0x13, &[suite]);
     let mut talk = Talk::with(stage, &choice, u64::from(suite));
@@ -84,7 +84,7 @@ fn established(stage: &Stage, suite: u16) -> (Talk, RawClient) {
     (talk, client)
 }
 
-/// The records that the client gets in answer to these: types and contents.
+/// Returns types and contents of the records that answer these records.
 fn answer(talk: &mut Talk, client: &mut RawClient, records: &[u8]) -> Vec<(u8, Vec<u8>)> {
     talk.say(records);
     let answer = std::mem::take(&mut talk.heard);
@@ -147,7 +147,7 @@ fn a_key_update_in_fragments_is_one() {
     }
 }
 
-/// RFC 8446 section 6: the level says nothing.
+/// RFC 8446 section 6: the level has no meaning.
 #[test]
 fn close_notify_ends_the_stream_at_any_level() {
     let stage = Stage::new(SendProxy::Off);

@@ -28,7 +28,7 @@ fn stage() -> Stage {
     Stage::with_sessions(SendProxy::V2(TLVS), cache)
 }
 
-/// A client with a session that allows early data.
+/// Makes a client with a session that allows early data.
 fn returning(stage: &Stage) -> ClientChoice {
     let choice = stage.choice(true, &[]).with_early_data();
     let mut run = Run::new(stage, &choice, 1, b"reply".to_vec());
@@ -37,14 +37,14 @@ fn returning(stage: &Stage) -> ClientChoice {
     choice
 }
 
-/// A connection that begins with early data.
+/// Starts a connection with early data.
 fn begin(stage: &Stage, choice: &ClientChoice, seed: u64, early: &[u8], reply: &[u8]) -> Run {
     let mut run = Run::new(stage, choice, seed, reply.to_vec());
     assert_eq!(run.client.send_early(early), early.len());
     run
 }
 
-/// The same, up to the first byte that the server gets, before the client receives anything.
+/// Starts such a connection, up to the server's first byte; the client has received nothing yet.
 fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
     let mut run = begin(stage, &returning(stage), seed, b"early", reply);
     run.to_flow.extend(run.client.take_wire());
@@ -57,7 +57,7 @@ fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
     run
 }
 
-/// The field of the PROXY header about early data, and all that the server got after the header.
+/// Returns the PROXY header's field about early data, and all bytes after the header.
 fn received(run: &Run) -> (Option<u32>, &[u8]) {
     let got = run.backend_got();
     let header = proxy_header::read(got).unwrap().unwrap();
@@ -156,14 +156,14 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
     let stage = stage();
     let cases: [(Stage, Offer, HandshakeKind); 3] = [
         (stage.reloaded(Tls13Sessions::Tickets), |choice| choice, HandshakeKind::Full),
-        // Another protocol, though the session resumes.
+        // A server with another protocol, though the session resumes.
         (stage.speaking(b"new"), |choice| choice.offering(b"new"), HandshakeKind::PskCache),
-        // A HelloRetryRequest, though the session itself is good.
+        // A HelloRetryRequest, though the session itself is valid.
         (stage.retrying(), |choice| choice, HandshakeKind::PskCache),
     ];
     for (server, offer, kind) in &cases {
         for seed in 0..10 {
-            // The number of records makes no difference: every other client sends thousands.
+            // The number of records does not matter: every other client sends thousands.
             let choice = offer(returning(&stage));
             let (choice, length) = match seed % 2 {
                 0 => (choice, 38_000),
@@ -186,7 +186,7 @@ fn early_data_that_is_refused_is_skipped_and_sent_again() {
     }
 }
 
-/// RFC 8446 section 4.2.10: whatever the number of records.
+/// RFC 8446 section 4.2.10: the number of records does not matter.
 #[test]
 fn early_data_under_a_foreign_servers_ticket_is_skipped() {
     let ours = stage();
@@ -265,7 +265,7 @@ fn a_record_that_was_altered_after_early_data_resets_the_server() {
     assert_eq!(run.reason(), Some(Reason::RecordInvalid));
 }
 
-/// A handshake that broke would make the client send again what the server may have done.
+/// A broken handshake would make the client repeat what the server may have done.
 #[test]
 fn a_reset_by_the_server_is_passed_on_after_the_handshake() {
     let stage = stage();

@@ -1,4 +1,4 @@
-//! A client offers a session that another host has: the handshake waits for it, a little.
+//! A client offers a session of another host: the handshake waits for it, briefly.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ impl Hosts {
         let host = |options: ResumptionOptions| {
             let mut stage = stage.clone();
             stage.resumption = Arc::new(Resumption::new(&options));
-            // Built anew, with that.
+            // The server is rebuilt with the new session cache.
             stage.changed(|_| {})
         };
         Self { stages: options.map(host), tiers }
     }
 
-    /// One connection to the first host; what it gives to the tiers.
+    /// Makes one connection to the first host, and returns its requests to the tiers.
     fn first_visit(&self, choice: &ClientChoice, seed: u64) -> Vec<Request> {
         let mut run = Run::relaying(&self.stages[0], choice, seed, b"reply".to_vec());
         run.until("the reply", |run| run.client_got == b"reply");
@@ -48,7 +48,7 @@ impl Hosts {
         self.tiers[0].take(9).into()
     }
 
-    /// The second host looks for a session, and gets what the first one published.
+    /// Looks for a session on the second host, which gets what the first one published.
     fn bring(&self, wanted: OfferedSession, published: &[Request]) -> SessionTier {
         let sessions = self.stages[1].resumption.shared_sessions();
         for request in published {

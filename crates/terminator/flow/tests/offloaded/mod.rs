@@ -1,4 +1,4 @@
-//! Connections whose TLS the kernel takes over: when it is asked, and changes of its keys.
+//! Connections whose TLS the kernel takes over: the time of the request, and changes of its keys.
 
 use flow::events::{Action, Event};
 use flow::options::{Offload, SendProxy};
@@ -13,7 +13,7 @@ fn aes(rekeys: bool) -> Offload {
     Offload { from: 1000, taken: vec![(Version::Tls13, Cipher::Aes128Gcm)], rekeys }
 }
 
-/// A run with a server connected, of a seed by which the kernel takes the connection.
+/// Starts a run with a connected server, with a seed by which the kernel takes the connection.
 fn offloaded(stage: &Stage) -> Run {
     let choice = stage.choice(true, &[0x1301]);
     for seed in 0..100 {
@@ -59,7 +59,7 @@ fn whether_files_are_left_to_it_depends_on_the_suite() {
         assert_eq!(run.flow.passes_from(), passes_from);
         let keeps_keys = passes_from.is_some();
         assert_eq!(run.flow.kernel_keys().is_some(), keeps_keys);
-        // It is asked in vain, so that it is counted.
+        // The kernel is asked in vain, so that the request is counted.
         run.handle(Event::BackExpected(1000));
         run.until("the question", |run| run.actions.contains(&Action::Offload));
         assert!(keeps_keys || run.kernel.is_none());
@@ -90,7 +90,7 @@ fn a_key_update_that_overtakes_the_answer_to_another_waits_for_its_key() {
     for _ in 0..2 {
         run.client.update_keys().unwrap();
         run.to_flow.extend(run.client.take_wire());
-        // The answer is due, and not yet sent.
+        // The answer is due, but not yet sent.
         while run.flow.front_record().is_none() || !run.to_flow.is_empty() {
             run.client_to_flow();
             if run.flow.front_record().is_none() {

@@ -6,7 +6,7 @@ use telemetry::outcome::Reason;
 
 use crate::simulation::{Run, Stage, TIMEOUTS};
 
-/// A stage that cuts and delays the handshake with the server like all other traffic.
+/// Makes a stage that cuts and delays the handshake with the server like all other traffic.
 fn stage() -> Stage {
     let mut stage = Stage::new(SendProxy::Off);
     stage.cuts_back_handshake = true;

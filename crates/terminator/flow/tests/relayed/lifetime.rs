@@ -1,4 +1,4 @@
-//! The end of a connection that has lasted as long as it may.
+//! The end of a connection's lifetime.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_connection_ends_with_its_lifetime_and_looks_whole_only_between_answers() {
         let end = run.now + lifetime;
         assert_eq!(run.flow.deadline(), Some(run.now + TIMEOUTS.handshake));
         run.until("relay", |run| run.backend.is_some() && run.flow.front_pending().is_empty());
-        // Bytes do not put it off.
+        // Bytes do not postpone it.
         run.now = end - Duration::from_secs(1);
         run.client.send(b"x");
         run.until("the request", |run| !run.backend_got().is_empty());

@@ -17,7 +17,7 @@ use crate::simulation::{Run, Stage, TIMEOUTS};
 const TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
 const TLS12: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
 
-/// Sizes around the edges of a record, of the buffers, and none.
+/// Returns sizes around the limits of a record and of the buffers, and 0.
 fn size(chance: &mut Chance) -> usize {
     match chance.below(8) {
         0 => 0,
@@ -98,7 +98,7 @@ fn a_message_that_is_never_finished_harms_nobody() {
         run.flow_to_client();
         !run.from_flow.is_empty() && run.flow.front_pending().is_empty()
     });
-    // One byte of a ClientKeyExchange, then one byte of a record's header, and so on.
+    // Records of the shown bytes, some of them cut.
     for byte in [&[22, 3, 3, 0, 1, 16][..], &[22], &[3, 3, 0], &[1, 0], &[22, 3, 3, 0xff, 0xff]] {
         run.to_flow.extend(byte);
         while !run.to_flow.is_empty() && !run.flow.is_over() {
@@ -138,7 +138,7 @@ fn junk_in_place_of_any_handshake_record_is_answered_with_one_alert() {
     }
 }
 
-/// How many connections of [`flights_altered_anyhow_never_panic`]; more by `FLOW_SEEDS=100000`.
+/// Connections of [`flights_altered_anyhow_never_panic`]; more with `FLOW_SEEDS=100000`.
 const ALTERED: u64 = 600;
 
 #[test]
@@ -163,7 +163,7 @@ fn flights_altered_anyhow_never_panic() {
     }
 }
 
-/// The same bytes, one of them changed, some lost, repeated or in another order, or none of it.
+/// Alters bytes randomly: changes one, drops, repeats or reorders some, or none.
 fn altered(mut wire: Vec<u8>, chance: &mut Chance) -> Vec<u8> {
     let (from, to) = (chance.below(wire.len()), chance.below(wire.len()));
     let (from, to) = (from.min(to), from.max(to));
@@ -196,7 +196,7 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
         }
         run.act();
         run.until("the end of TCP", |run| run.front_shut && run.from_flow.is_empty());
-        // A server of TLS says by close_notify that nothing is missing.
+        // A server with TLS shows by close_notify that nothing is missing.
         let is_cut = crate::BACK_TLS && has_fin;
         assert_eq!(run.client.is_closed_by_server(), has_fin && !is_cut);
         run.finish();
@@ -224,14 +224,14 @@ fn whatever_breaks_whenever_there_is_one_end_and_no_buffer_is_kept() {
         let what = chance.below(6);
         break_something(&mut run, what);
         run.act();
-        // Nobody moves any more but the clock.
+        // Only the clock advances from here on.
         for _ in 0..4 {
             run.now += TIMEOUTS.idle;
             run.handle(Event::Timeout);
             run.act();
         }
         run.assert_over();
-        // No client says here that it has ended, unless its TCP stream does.
+        // A client ends here only by the end of its TCP stream.
         if run.actions.contains(&Action::Dial) && what != 1 {
             run.assert_back_is_reset();
         }
@@ -303,7 +303,7 @@ fn deadlines_are_those_of_the_stage() {
     assert_eq!(run.reason(), Some(Reason::IdleTimeout));
 }
 
-/// Neither a server that has stalled in its answer nor a client that has not taken all of it.
+/// An idle timeout looks finished to neither side: a stalled server, a client that reads no more.
 #[test]
 fn a_connection_that_was_idle_too_long_looks_finished_to_nobody() {
     let stage = Stage::new(SendProxy::Off);
@@ -388,7 +388,7 @@ fn sessions_are_resumed_and_their_kind_is_known() {
             run.until("reply", |run| run.client_got == b"reply");
             assert_eq!(run.flow.facts().handshake, Some(expected));
             assert_eq!(run.client.is_resumed(), expected == kind);
-            // In all others the handshake's last bytes are ours, and acknowledge the client's.
+            // In all other kinds the handshake's last bytes are ours, and acknowledge the client's.
             let is_acknowledged = run.actions.contains(&Action::Acknowledge);
             assert_eq!(is_acknowledged, expected == HandshakeKind::Ticket);
         }
@@ -407,7 +407,7 @@ fn the_server_gets_the_proxy_header_before_the_first_byte() {
     }
 }
 
-/// The server says this much at once; how long the records are that the client gets.
+/// Lets the server send this much at once, and returns the lengths of the client's records.
 fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
     let reply = run.chance.bytes(count);
     let (mut rest, mut wire) = (&reply[..], Vec::new());
@@ -441,7 +441,7 @@ fn records_fit_a_segment_at_the_start_and_after_a_pause() {
     const SEGMENT_BYTES: usize = 1428;
     const FULL_BYTES: usize = 16_384;
     if crate::BACK_TLS {
-        // The server's own records bound ours.
+        // The server's own records limit ours.
         return;
     }
     let stage = Stage::new(SendProxy::Off).on_kernel(None);
@@ -491,7 +491,7 @@ fn tickets_go_with_the_answer_to_a_request_that_came_with_finished_but_soon() {
             run.until("reply", |run| run.client_got == b"reply");
             run.finish();
         } else if updates_keys {
-            // Its answer has to come before more data, so nothing waits any longer.
+            // The answer has to come before more data, so that nothing waits any longer.
             run.act();
             while run.backend_got() != b"request" {
                 run.flow_to_backend();

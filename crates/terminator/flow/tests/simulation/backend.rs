@@ -1,4 +1,4 @@
-//! The server behind the state machine, in memory; with TLS it is the TLS library's own.
+//! The server behind the state machine, in memory; its TLS is the TLS library's own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tls::options::{
 };
 use tls::policy::SuiteOrder;
 
-/// How many servers there are for what goes to all of them.
+/// Number of servers for a broadcast.
 pub(crate) const SERVERS: usize = 4;
 
 /// A server that sends its reply, then ends.
@@ -36,7 +36,7 @@ impl Backend {
         !self.tls.as_ref().is_some_and(TlsServer::is_handshaking)
     }
 
-    /// The bytes on their way to us: with TLS, the records of those that the server sends.
+    /// Returns the bytes on their way to us: with TLS, the server's records.
     pub(crate) fn wire(&mut self) -> &mut VecDeque<u8> {
         let Some(tls) = &mut self.tls else {
             return &mut self.to_flow;
@@ -51,7 +51,7 @@ impl Backend {
     }
 }
 
-/// Servers are verified, and their PROXY header goes inside.
+/// Returns TLS that verifies servers, with the PROXY header inside.
 pub(super) fn back_tls(authority: &Authority) -> ServerTls {
     let authority = PemSource { place: "authority.pem".to_owned(), pem: authority.pem().into() };
     let options = ClientOptions {

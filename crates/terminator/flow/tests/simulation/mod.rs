@@ -1,5 +1,5 @@
-//! One connection between a real TLS client and a backend in memory, in virtual time: bytes are
-//! cut, delayed and reordered between the two sides by a seed, which repeats a failure.
+//! One connection between a real TLS client and a backend in memory, in virtual time: a seed, which
+//! reproduces failures, decides how bytes are cut, delayed and reordered between the two sides.
 
 pub(crate) mod backend;
 
@@ -45,7 +45,7 @@ pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
     pub(crate) authority: Rc<Authority>,
     pub(crate) leaf: Rc<Leaf>,
-    /// Whether the handshake with the server is cut, delayed and reordered as the rest.
+    /// Whether the handshake with the server is cut, delayed and reordered like the rest.
     pub(crate) cuts_back_handshake: bool,
     pub(crate) options: ServerOptions,
     pub(crate) resumption: Arc<Resumption>,
@@ -76,24 +76,24 @@ impl Stage {
         }
     }
 
-    /// After a reload by which sessions of TLS 1.3 lie elsewhere.
+    /// Returns the stage after a reload that moves sessions of TLS 1.3.
     pub(crate) fn reloaded(&self, tls13_sessions: Tls13Sessions) -> Self {
         self.changed(|options| options.tls13_sessions = tls13_sessions)
     }
 
-    /// Another server of the same name, with sessions and ticket keys of its own.
+    /// Returns another server of the same name, with its own sessions and ticket keys.
     pub(crate) fn stranger(&self, tls13_sessions: Tls13Sessions) -> Self {
         let mut other = self.clone();
         other.resumption = resumption(8);
         other.reloaded(tls13_sessions)
     }
 
-    /// After a reload by which clients have to be asked for another key share.
+    /// Returns the stage after a reload that asks clients for another key share.
     pub(crate) fn retrying(&self) -> Self {
         self.changed(|options| options.groups = vec![Group::Secp384r1])
     }
 
-    /// After a reload by which clients must have certificates.
+    /// Returns the stage after a reload that demands client certificates.
     pub(crate) fn asking_for_certificates(&self) -> Self {
         let authority =
             PemSource { place: "authority.pem".to_owned(), pem: self.authority.pem().into() };
@@ -105,7 +105,7 @@ impl Stage {
         self.changed(|options| options.client = client)
     }
 
-    /// After a reload by which this protocol is spoken.
+    /// Returns the stage after a reload with this protocol.
     pub(crate) fn speaking(&self, protocol: &[u8]) -> Self {
         self.changed(|options| options.alpn = vec![protocol.to_vec()])
     }
@@ -116,14 +116,14 @@ impl Stage {
         other
     }
 
-    /// With another kernel, or none.
+    /// Returns the stage with another kernel, or none.
     pub(crate) fn on_kernel(&self, offload: Option<Offload>) -> Self {
         let mut other = self.clone();
         Rc::make_mut(&mut other.settings).offload = offload;
         other
     }
 
-    /// After a reload by which something else is so.
+    /// Returns the stage after a reload with changed options.
     pub(crate) fn changed(&self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let mut other = self.clone();
         change(&mut other.options);
@@ -175,17 +175,17 @@ const CIPHERS: [(Version, Cipher); 6] = [
     (Version::Tls13, Cipher::ChaCha20Poly1305),
 ];
 
-/// The answer to the lookup of a session.
+/// Callback that answers the lookup of a session.
 pub(crate) type OnFetch = Box<dyn FnMut(OfferedSession) -> Option<SessionTier>>;
 
-/// One connection with both its neighbours.
+/// One connection with its client and server.
 pub(crate) struct Run {
     pub(crate) flow: Flow,
     pub(crate) pool: Pool,
     pub(crate) chance: Chance,
     pub(crate) now: Instant,
     pub(crate) client: Client,
-    /// On its way from the client to us, and back.
+    /// Bytes on their way from the client to us, and back.
     pub(crate) to_flow: VecDeque<u8>,
     pub(crate) from_flow: VecDeque<u8>,
     pub(crate) client_got: Vec<u8>,
@@ -195,14 +195,14 @@ pub(crate) struct Run {
     pub(crate) backend: Option<Backend>,
     pub(crate) reply: Vec<u8>,
     pub(crate) actions: Vec<Action>,
-    /// The service that a hello is for, where several share the address.
+    /// Service that a hello selects, if several share the address.
     pub(crate) routed_to: Option<Rc<Settings>>,
-    /// The answer to lookups of sessions; `None` = they stay unanswered.
+    /// Callback that answers lookups of sessions; `None` = they stay unanswered.
     pub(crate) on_fetch: Option<OnFetch>,
     is_fetching: bool,
-    /// Seals what is sent to the client, once it was asked and took it.
+    /// Sealer of the bytes to the client, once the kernel took the keys.
     pub(crate) kernel: Option<KernelSealer>,
-    /// The servers' certificate, if they speak TLS.
+    /// Certificate of the servers, if they speak TLS.
     pub(crate) leaf: Option<Rc<Leaf>>,
     cuts_back_handshake: bool,
     pub(crate) earlier: Vec<Vec<u8>>,
@@ -243,7 +243,7 @@ impl Run {
         self.flow.handle(event, self.now, &mut self.pool);
     }
 
-    /// One thing happens, chosen by chance.
+    /// Lets one random event happen.
     pub(crate) fn step(&mut self) {
         self.now += Duration::from_micros(self.chance.below(1000) as u64);
         match self.chance.below(5) {
@@ -256,7 +256,7 @@ impl Run {
         if self.is_fetching && self.chance.one_in(4) {
             self.is_fetching = false;
             let answer = self.on_fetch.as_mut().expect("a session is expected to be fetched");
-            // It may have been given up by now.
+            // The search may have been given up by now.
             let wanted = self.flow.wanted_session();
             if let Some(tier) = wanted.and_then(answer) {
                 self.handle(Event::SessionFetched(tier));
@@ -313,7 +313,7 @@ impl Run {
         }
     }
 
-    /// Sealed by the kernel in records of any length, if it seals.
+    /// Sends bytes to the client, sealed by the kernel, if it seals, in records of any length.
     fn give_client(&mut self, mut bytes: &[u8]) {
         let Some(kernel) = &mut self.kernel else {
             return self.from_flow.extend(bytes);
@@ -348,7 +348,7 @@ impl Run {
         self.handle(Event::KernelAnswered(true));
     }
 
-    /// The kernel with the keys that it is to have now.
+    /// Returns the kernel with the keys that it must have now.
     pub(crate) fn handed(&self) -> Option<KernelSealer> {
         let keys = self.flow.kernel_keys()?;
         Some(KernelSealer::new(&Handed {
@@ -370,7 +370,7 @@ impl Run {
         let Some(backend) = &mut self.backend else {
             return;
         };
-        // The end may be told with the last bytes or apart from them.
+        // The end is reported with the last bytes or separately.
         let is_last = backend.is_ended && backend.wire().is_empty() && backend.is_shaken();
         if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
             backend.end_seen = true;
@@ -414,7 +414,7 @@ impl Run {
         self.handle(Event::BackSent(count));
     }
 
-    /// Makes the whole handshake with the server, if there is one and nothing is to disturb it.
+    /// Makes the whole handshake with the server, if there is one and it is not to be disturbed.
     fn shake_at_once(&mut self) {
         let is_due = self.leaf.is_some() && !self.cuts_back_handshake;
         while is_due && self.flow.facts().connected.is_none() {
@@ -492,7 +492,7 @@ impl Run {
         panic!("never came to pass: {what}; ending {:?}", self.flow.ending());
     }
 
-    /// A connection whose handshake is over and whose server is connected.
+    /// Makes a connection whose handshake is over and whose server is connected.
     pub(crate) fn relaying(
         stage: &Stage,
         choice: &ClientChoice,
@@ -504,14 +504,14 @@ impl Run {
         run
     }
 
-    /// The client's TCP stream ends, and so the connection.
+    /// Ends the client's TCP stream, and so the connection.
     pub(crate) fn finish(&mut self) {
         self.client_fin = true;
         self.until("the end", |run| run.flow.is_over());
         self.assert_over();
     }
 
-    /// A server is to be dialled. No action is taken but by hand.
+    /// Runs until a server is to be dialled. Later actions are performed by hand.
     pub(crate) fn until_dialled(&mut self) {
         for _ in 0..10_000 {
             self.now += Duration::from_micros(50);
@@ -525,7 +525,7 @@ impl Run {
         panic!("no server is dialled");
     }
 
-    /// The client learns by an alert that we failed.
+    /// Runs until the client learns by an alert that we failed.
     pub(crate) fn until_alert(&mut self) {
         self.until("the alert", |run| run.client_fault.is_some());
         let alert = "received fatal alert: InternalError";
@@ -540,7 +540,7 @@ impl Run {
         self.flow.ending().map(|ending| ending.reason)
     }
 
-    /// The server's connection was closed by a reset.
+    /// Checks that the server's connection was closed by a reset.
     pub(crate) fn assert_back_is_reset(&self) {
         let place = |wanted| self.actions.iter().position(|action| *action == wanted);
         let (reset, close) = (place(Action::ResetBack), place(Action::CloseBack));

@@ -1,4 +1,4 @@
-//! Clients that begin in plaintext and ask for TLS, however everything is cut.
+//! Clients that begin in plaintext and ask for TLS, with all bytes cut randomly.
 
 use std::rc::Rc;
 
@@ -26,19 +26,19 @@ fn stage_of(dialect: Dialect, policy: Policy) -> Stage {
     stage
 }
 
-/// A connection whose client has been greeted.
+/// Makes a connection whose client has been greeted.
 fn greeted(stage: &Stage, seed: u64) -> Run {
     let mut run = Run::new(stage, &stage.choice(true, &[]), seed, b"220 mx\r\n".to_vec());
     speak(&mut run, b"", b"220 mx\r\n");
     run
 }
 
-/// The client sends bytes in plaintext, and gets these.
+/// Sends the client's bytes in plaintext, and checks the answer.
 fn speak(run: &mut Run, bytes: &[u8], answer: &[u8]) {
     ask(run, bytes, b"", answer);
 }
 
-/// The same, of which the server gets all and replies to it.
+/// Sends the client's bytes, all of which the server gets and replies to, and checks the answer.
 fn ask(run: &mut Run, bytes: &[u8], mut reply: &[u8], answer: &[u8]) {
     run.to_flow.extend(bytes);
     for _ in 0..10_000 {
@@ -79,7 +79,7 @@ fn tls_begins_when_the_client_asks_and_the_rest_is_relayed() {
         server_says(&mut run, b"250-mx\r\n250-STARTTLS\r\n250 SIZE\r\n");
         run.until("the list", |run| run.client_got == b"250-mx\r\n250 SIZE\r\n");
         until_server_got(&mut run, b"MAIL FROM:<>\r\n");
-        // Now nothing is left to rewrite.
+        // No more words are left to rewrite from here on.
         let (up, down) = (vec![3; 100_000], vec![4; 100_000]);
         run.client.send(&up);
         server_says(&mut run, &down);
@@ -109,7 +109,7 @@ fn a_client_that_may_stay_in_plaintext_is_relayed_as_it_is() {
     }
 }
 
-/// Goes on with a client that says no more than what is on its way.
+/// Runs on with a client that sends only the bytes on their way.
 fn until_without_tls(run: &mut Run, done: impl Fn(&mut Run) -> bool) {
     for _ in 0..10_000 {
         if done(run) {
@@ -130,7 +130,7 @@ fn a_request_to_cancel_goes_to_one_server_after_the_other_though_its_client_is_g
     for seed in 0..24 {
         let stage = stage_of(Dialect::Postgres, Policy::Required);
         let mut run = Run::new(&stage, &stage.choice(true, &[]), seed, b"spoken".to_vec());
-        // The client is one without TLS.
+        // The client has no TLS.
         run.to_flow.extend(request);
         run.client_fin = true;
         until_without_tls(&mut run, |run| {
@@ -202,7 +202,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
     }
     until_over(&mut run, Reason::BackendClosed, "");
 
-    // It says nothing to what it is asked.
+    // The server does not answer the request.
     let mut run = start();
     speak(&mut run, b"NOOP\r\n", b"");
     run.now += TIMEOUTS.handshake;
@@ -280,7 +280,7 @@ fn a_late_greeting_is_one_and_a_silent_client_has_its_time() {
     run.handle(Event::Timeout);
     server_says(&mut run, b"220 late\r\n");
     speak(&mut run, b"", b"220 late\r\n");
-    // It has all its time from there, and half of its request does not give it more.
+    // The client has its whole time from there; half of its request does not extend it.
     run.now += TIMEOUTS.handshake.mul_f32(0.9);
     run.handle(Event::Timeout);
     speak(&mut run, b"START", b"");
@@ -292,7 +292,7 @@ fn a_late_greeting_is_one_and_a_silent_client_has_its_time() {
     run.assert_over();
 }
 
-/// A server of the dialect that has been connected, and says nothing.
+/// Connects a server of the dialect that sends nothing.
 fn silent_server(dialect: Dialect) -> Run {
     let mut stage = stage(Policy::Required);
     let starttls = &mut Rc::make_mut(&mut stage.settings).starttls;
@@ -313,7 +313,7 @@ fn a_server_s_pause_before_its_greeting_is_not_a_dial_s() {
     }
     for (dialect, limit) in [
         (Dialect::Smtp, TIMEOUTS.greeting),
-        // A database that is silent is down.
+        // A silent database is down.
         (Dialect::Mysql, TIMEOUTS.dial),
     ] {
         let mut run = silent_server(dialect);
@@ -350,7 +350,7 @@ fn a_mysql_client_has_to_log_in_within_the_time_of_a_handshake() {
             run.client.send(&login);
             until_server_got(&mut run, b"tom\0\0");
         } else {
-            // Half of a login is no login.
+            // Half of a login does not count.
             run.client.send(&login[..20]);
             run.until("half a login", |run| run.flow.facts().bytes_up == 56);
         }

@@ -1,4 +1,4 @@
-//! Servers behind a proxy, which is in memory, however everything is cut.
+//! Servers behind a proxy in memory, with all bytes cut randomly.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// A connection whose proxy has been asked, and whose client has sent something.
+/// Makes a connection whose proxy has been asked, and whose client has sent something.
 fn asked(stage: &Stage, seed: u64) -> Run {
     let mut run = Run::new(stage, &stage.choice(true, &[]), seed, Vec::new());
     run.until("handshake", |run| run.client.is_established());

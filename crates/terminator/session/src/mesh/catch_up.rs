@@ -1,5 +1,5 @@
-//! How a host that started, or was cut off, learns of the sessions that it missed: it asks one peer
-//! at a time, and is sent them at a bounded pace.
+//! Catch-up of a host that started, or was cut off: the host asks one peer at a time for the
+//! sessions that it missed, and receives them at a bounded pace.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,62 +10,62 @@ use wire::cluster::Message;
 use super::outside::LocalSessions;
 use super::parts::session;
 
-/// How long a peer that was asked may send no answer before another one is asked. Twice as long
-/// later it may be the same.
+/// Time that an asked peer may stay silent before another one is asked. The same peer may be asked
+/// again after twice this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Peers asked before it is given up: what is then missing is fetched session by session.
+/// Peers asked before giving up: each session still missing is then fetched when it is offered.
 const TRIES_MAX: u8 = 5;
 
-/// Peers that are sent sessions at a time.
+/// Most peers that are sent their missed sessions at a time.
 const REPLAYS_MAX: usize = 8;
 
-/// Bytes of sessions that a peer is sent at a time, and how long until the next ones. So peers are
-/// sent 5 MB per second at most, whatever `resync-rate` says.
+/// Bytes of sessions sent to a peer per step, and the pause between steps. Together they bound the
+/// pace to 5 MB per second, whatever `resync-rate` says.
 const STEP_BYTES: usize = 24 << 10;
 const STEP_PAUSE: Duration = Duration::from_millis(5);
 
-/// How often the end is said: a datagram may be lost, and then all is asked for again.
+/// Repetitions of the final message: a datagram may be lost, and then all is asked for again.
 const ENDS: u8 = 3;
 
-/// How far a host is with the sessions that it missed.
+/// State of a host's catch-up with the sessions that it missed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CatchUpState {
-    /// It has missed none, or was told all of them.
+    /// The host has missed none, or has received all of them.
     #[default]
     Done,
     /// No peer has answered yet.
     Asking,
     Receiving,
-    /// It has asked in vain, or a peer stopped sending.
+    /// The host has asked in vain, or a peer stopped sending.
     GivenUp,
 }
 
-/// The sessions that a host has missed, as the peer says that sends them.
+/// Progress of the catch-up, as the sending peer reports it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CatchUp {
     pub state: CatchUpState,
-    /// The peer's number; `None` = none has answered.
+    /// Number of the sending peer; `None` if none has answered.
     pub peer: Option<[u8; 8]>,
-    /// Sessions that it has sent.
+    /// Sessions that the peer has sent.
     pub sent: u32,
-    /// Sessions that it has to send, about.
+    /// Approximate number of sessions that the peer has to send.
     pub all: u32,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Missed {
-    /// Since when, by the clock of the peer to be asked; 0 = all. `None` = nothing is missed.
+    /// Start of the missed time, by the asked peer's clock; 0 = everything, `None` = nothing.
     since_ms: Option<u64>,
-    /// Who was asked, and when it last answered: signs of life say nothing of a request that was
-    /// lost, or refused.
+    /// Peer that was asked, and the time of its last answer: heartbeats do not show that a request
+    /// was lost, or refused.
     asked: Option<([u8; 8], Instant)>,
     tries: u8,
     progress: CatchUp,
 }
 
 impl Missed {
-    /// All, or all since then.
+    /// Notes that all sessions since `since_ms` are missed; 0 = all.
     pub(crate) fn note(&mut self, since_ms: u64) {
         let before = self.since_ms.unwrap_or(u64::MAX);
         *self = Self {
@@ -75,7 +75,7 @@ impl Missed {
         };
     }
 
-    /// A peer was heard: since when it is to be asked now, if it is.
+    /// Notes a peer's datagram. Returns since when sessions are missed if it is to be asked now.
     pub(crate) fn heard(&mut self, peer: [u8; 8], now: Instant) -> Option<u64> {
         let since_ms = self.since_ms?;
         if let Some((asked, answered)) = self.asked {
@@ -93,7 +93,7 @@ impl Missed {
         Some(since_ms)
     }
 
-    /// A peer has sent `sent` sessions of `all`.
+    /// Notes that a peer has sent `sent` sessions of `all`.
     pub(crate) fn sent(&mut self, peer: [u8; 8], (sent, all): (u32, u32), now: Instant) {
         if self.since_ms.is_none() || self.asked.is_none_or(|(asked, _)| asked != peer) {
             return;
@@ -114,12 +114,12 @@ impl Missed {
         self.progress
     }
 
-    /// Whether something is missed, as far as is known.
+    /// Reports whether sessions are known to be missing.
     pub(crate) fn is_open(&self) -> bool {
         self.since_ms.is_some()
     }
 
-    /// Whether a peer is just sending it.
+    /// Reports whether a peer is sending them right now.
     pub(crate) fn is_answered(&self, now: Instant) -> bool {
         let is_late = |at| now.saturating_duration_since(at) >= PATIENCE;
         self.progress.state == CatchUpState::Receiving
@@ -127,17 +127,17 @@ impl Missed {
     }
 }
 
-/// The sessions that a peer has missed and is still to be sent.
+/// Sessions that a peer has missed and must still be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replay {
     peer: [u8; 8],
     to: SocketAddr,
-    /// Older sessions are not sent; `None` = all are.
+    /// Age limit: older sessions are not sent; `None` = all are.
     since: Option<Instant>,
-    /// The place of the walk.
+    /// Place of the walk through the sessions.
     place: u64,
     sent: u32,
-    /// How often its end was said.
+    /// Number of final messages sent.
     ends: u8,
 }
 
@@ -146,7 +146,7 @@ impl Replay {
         Self { peer, to, since, place: 0, sent: 0, ends: 0 }
     }
 
-    /// The progress of the catch-up, of `count` sessions.
+    /// Returns the message about the progress, of `count` sessions.
     fn said(&self, count: usize) -> Message<'static> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let all = match self.ends {
@@ -157,20 +157,20 @@ impl Replay {
     }
 }
 
-/// All of them; each has its turn.
+/// Queue of all replays, served in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Replays(VecDeque<Replay>);
 
 impl Replays {
-    /// Ends all if there is no rate: none would come to its end, and who is sent one asks no other
-    /// host.
+    /// Ends all replays if the rate is 0: none would ever finish, and a peer that waits for one
+    /// asks no other host.
     pub(crate) fn end_without(&mut self, rate: u32) {
         if rate == 0 {
             self.0.clear();
         }
     }
 
-    /// A peer asks, perhaps again. Beyond the bound it has to ask another one.
+    /// Starts a peer's replay, or restarts it. Beyond the limit, the peer has to ask another host.
     pub(crate) fn begin(&mut self, replay: Replay) {
         self.0.retain(|other| other.peer != replay.peer);
         if self.0.len() < REPLAYS_MAX {
@@ -178,8 +178,8 @@ impl Replays {
         }
     }
 
-    /// Sends the next one a few of its sessions, by this rate per second: how long it is until the
-    /// next step.
+    /// Sends the next peer a few of its sessions, at this rate per second. Returns the pause until
+    /// the next step.
     pub(crate) fn step(
         &mut self,
         rate: u32,
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(asked, [0, 4, 8, 12, 16]);
         assert_eq!(missed.progress().state, CatchUpState::GivenUp);
     }
-    /// A catch-up would not come to its end, and who waits for one asks no other host.
+    /// A catch-up would never finish, and a peer that waits for one asks no other host.
     #[test]
     fn a_rate_of_nothing_ends_what_is_being_sent() {
         let mut replays = Replays::default();

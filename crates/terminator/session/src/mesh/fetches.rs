@@ -1,25 +1,26 @@
-//! Sessions that peers are asked for, and who waits for them; those that were asked for before; and
-//! those that were deleted, so that an older datagram does not bring them back.
+//! Sessions that peers are asked for and the tokens that wait for them; recent questions; deleted
+//! sessions, so that no older datagram brings them back.
 //!
-//! Owns how many are asked for at a time, and when each is asked for again and given up.
+//! Handles how many sessions are asked for at a time, and when each is asked for again and given
+//! up.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::tiers::Key;
 
-/// Sessions that are waited for at a time.
+/// Most sessions that are waited for at a time.
 const FETCHES_MAX: usize = 4096;
 
-/// How long a handshake waits at least and at most where that is adapted to the peers' round trips,
-/// and for a peer whose round trip is not known yet. A full handshake costs a client about as much
+/// Shortest and longest wait of a handshake where it is adapted to the peers' round trips, and the
+/// wait for a peer whose round trip is not known yet. A full handshake costs a client about as much
 /// as the longest.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);
 const WAIT_UNKNOWN: Duration = Duration::from_millis(5);
 
-/// How long to wait for peers with these round trips, as far as they are known: so long, or twice
-/// the longest. `None` = they are all too far away, or there is none.
+/// Returns the wait for peers with these round trips, as far as they are known: `fixed`, or twice
+/// the longest trip. `None` if all are too far away, or there is no peer.
 pub(crate) fn wait(
     fixed: Option<Duration>,
     trips: impl Iterator<Item = Option<Duration>>,
@@ -31,17 +32,17 @@ pub(crate) fn wait(
     Some(fixed.unwrap_or(adapted))
 }
 
-/// All that are waited for.
+/// All sessions that are waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
-    /// Until when each is waited for, and by whom.
+    /// Deadline of each session, and the tokens that wait for it.
     waiting: HashMap<Key, (Instant, Vec<u64>)>,
     retries: BTreeSet<(Instant, Key)>,
     deadlines: BTreeSet<(Instant, Key)>,
 }
 
 impl Fetches {
-    /// One more waits for a session that was asked for already. `false` = it was not.
+    /// Adds a token to a session that was already asked for. `false` if it was not.
     pub(crate) fn join(&mut self, key: &Key, token: u64) -> bool {
         let asked = self.waiting.get_mut(key);
         asked.map(|(_, tokens)| tokens.push(token)).is_some()
@@ -58,13 +59,13 @@ impl Fetches {
         self.deadlines.insert((now + timeout, key));
     }
 
-    /// It came: who waited for it.
+    /// Notes that a session came, and returns the tokens that waited for it.
     pub(crate) fn found(&mut self, key: &Key) -> Vec<u64> {
         let waited = self.waiting.remove(key);
         waited.map(|(_, tokens)| tokens).unwrap_or_default()
     }
 
-    /// The next that is to be asked for again.
+    /// Returns the next session that is to be asked for again.
     pub(crate) fn retry(&mut self, now: Instant) -> Option<Key> {
         loop {
             let key = due(&mut self.retries, now)?;
@@ -74,11 +75,11 @@ impl Fetches {
         }
     }
 
-    /// Who waited for the next that is given up.
+    /// Gives up the next overdue session, and returns the tokens that waited for it.
     pub(crate) fn give_up(&mut self, now: Instant) -> Option<Vec<u64>> {
         loop {
             let key = due(&mut self.deadlines, now)?;
-            // One that was answered may have been asked for once more since.
+            // A session that was answered may have been asked for again since.
             if self.waiting.get(&key).is_some_and(|one| one.0 <= now) {
                 return Some(self.found(&key));
             }
@@ -104,7 +105,7 @@ pub struct Deleted {
     order: VecDeque<(u64, Key)>,
 }
 
-/// Deletions remembered at once: a thousand each second for a minute. Some 8 MB.
+/// Most deletions remembered at once: a thousand each second for a minute. Some 8 MB.
 const DELETED_MAX: usize = 1 << 16;
 
 impl Deleted {
@@ -127,27 +128,27 @@ impl Deleted {
     }
 }
 
-/// Hosts that answer at once, of many. Each decides by itself, so that of fifty questions one finds
-/// nobody (by Poisson's law) and is asked again.
+/// Expected number of hosts, of many, that answer at once. Each decides by itself, so that one of
+/// fifty questions finds no host (by Poisson's law) and is asked again.
 const ANSWERS: u64 = 4;
 
-/// How long a question that comes again is the same one. Longer than most wait for its answer.
+/// Time within which a repeated question counts as the same. Longer than most wait for its answer.
 const SAME_MS: u64 = 1000;
 
-/// Questions of hosts that ask all for a session: a few hosts answer, and the others when it is
-/// asked again.
+/// Questions of hosts that ask all for a session: a few hosts answer, and the others when the
+/// question is repeated.
 ///
 /// All hosts have most sessions. If all answered, a question would cost each of many hosts a
-/// datagram, and the host that asks as many at once.
+/// datagram, and the asking host as many at once.
 #[derive(Debug, Default)]
 pub(crate) struct RecentQuestions(Deleted);
 
 impl RecentQuestions {
-    /// Whether this host answers, beside `peers` peers that are heard.
+    /// Reports whether this host answers, among `peers` recently seen peers.
     pub(crate) fn is_ours(&mut self, key: &Key, own: [u8; 8], peers: usize, now_ms: u64) -> bool {
         let is_again = self.0.contains(key, now_ms);
         self.0.add(*key, now_ms + SAME_MS, now_ms);
-        // Keys and numbers of hosts are random.
+        // Keys and hosts' numbers are random, so that a plain hash spreads the answers.
         let own = u64::from_be_bytes(own);
         let key = key
             .bytes()

@@ -1,5 +1,4 @@
-//! The surroundings of the peers' tier: limits, time, cryptography, the host's
-//! sessions.
+//! Surroundings of the peers' tier: limits, time, cryptography, and the host's sessions.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -11,17 +10,17 @@ use zeroize::Zeroizing;
 
 use crate::tiers::Key;
 
-/// A moment by both clocks.
+/// The current time by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub now: Instant,
-    /// For what peers compare, in milliseconds since 1970.
+    /// Wall-clock time that peers compare, in milliseconds since 1970.
     pub unix_ms: u64,
 }
 
 impl Moment {
-    /// A time of ours, unless it lies ahead, because our clock was set back: then the time at
-    /// which we started, by the new clock.
+    /// Returns one of our earlier times, unless it lies ahead because our clock was set back: then
+    /// returns the time of our start, by the new clock.
     pub(crate) fn not_ahead(self, unix_ms: u64, started: Instant) -> u64 {
         if unix_ms <= self.unix_ms {
             return unix_ms;
@@ -35,41 +34,40 @@ impl Moment {
 /// The limits of the tier.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MeshOptions {
-    /// How far a datagram's time may be from ours.
+    /// Most difference between a datagram's time and ours.
     pub time_window: Duration,
-    /// How many datagrams of a sender may overtake another one before that counts as a replay.
+    /// Most datagrams of a sender that may overtake another before it counts as a replay.
     pub replay_window: u32,
-    /// Senders known at a time.
+    /// Most senders known at a time.
     pub senders: usize,
-    /// Datagrams looked at per second: of each peer so many, and as many of all others together.
+    /// Datagrams inspected per second: this many of each peer, and of all others together.
     pub receive_rate: u32,
-    /// Datagrams sent per second, one for each peer that it goes to.
+    /// Datagrams sent per second, counted once per receiving peer.
     pub send_rate: u32,
     /// Sessions that peers are asked for per second.
     pub fetch_rate: u32,
-    /// How long a client's handshake waits for them; `None` = as long as peers take to answer.
+    /// Wait of a client's handshake for the peers; `None` = as long as peers take to answer.
     pub fetch_timeout: Option<Duration>,
     /// Sessions sent per second to peers that have missed some.
     pub resync_rate: u32,
-    /// The peers' places, and the only ones that are answered; `None` = a multicast group, where
+    /// Addresses of the peers, the only ones that are answered; `None` = a multicast group, where
     /// each datagram is for all.
     pub send_to: Option<Vec<SocketAddr>>,
 }
 
 impl MeshOptions {
-    /// To how many places each datagram for all is sent.
+    /// Returns how many addresses each datagram for all is sent to.
     pub fn copies(&self) -> u32 {
         let places = self.send_to.as_ref().map_or(1, Vec::len);
         u32::try_from(places).unwrap_or(u32::MAX)
     }
 
-    /// The time window, in milliseconds.
     pub(crate) fn window_ms(&self) -> u64 {
         u64::try_from(self.time_window.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The place to answer what came from there, if that is a peer's. It may be written otherwise,
-    /// as an IPv4 address in IPv6, or without the zone.
+    /// Returns the configured address that equals `from`, if a peer has it. The two may be written
+    /// differently, as an IPv4 address in IPv6, or without the zone.
     pub(crate) fn listed(&self, from: SocketAddr) -> Option<SocketAddr> {
         let is_same = |one: &&SocketAddr| {
             (one.ip().to_canonical(), one.port()) == (from.ip().to_canonical(), from.port())
@@ -89,19 +87,19 @@ pub struct WalkedSession {
     pub lifetime: Duration,
 }
 
-/// Authenticated encryption of datagrams, under keys of some secrets.
+/// Authenticated encryption of datagrams, under keys derived from secrets.
 pub trait DatagramCipher: Debug + Send {
-    /// Stands for the secret that seals.
+    /// Returns an identifier of the secret that seals.
     fn key_id(&self) -> [u8; 4];
 
-    /// Encrypts a body and appends the tag, which covers the header too. No two datagrams have one
-    /// header's boot, stream and sequence.
+    /// Encrypts a body and appends the tag, which covers the header too. No two datagrams share
+    /// boot, stream and sequence of the header.
     fn seal(&mut self, header: &Header, bytes: &[u8; HEADER_BYTES], body: &mut Vec<u8>);
 
-    /// Undoes that, in place.
+    /// Decrypts a sealed body in place.
     ///
     /// # Errors
-    /// The secret is not known, or the datagram was not sealed with it.
+    /// Fails if the secret is not known, or the datagram was not sealed with it.
     fn open<'b>(
         &mut self,
         header: &Header,
@@ -112,19 +110,20 @@ pub trait DatagramCipher: Debug + Send {
 
 /// The sessions of this host.
 pub trait LocalSessions {
-    /// A session that others may have, and for how long it is still good.
+    /// Finds a session that peers may have, and its remaining lifetime.
     fn find(&self, key: &Key, now: Instant) -> Option<(Zeroizing<Vec<u8>>, Duration)>;
 
-    /// Stores a session that is good for so long; `false` = one is there, or it cannot be.
+    /// Stores a session with this lifetime; `false` if it is there already, or cannot be stored.
     fn insert(&self, key: &Key, value: &[u8], lifetime: Duration, now: Instant) -> bool;
 
     fn remove(&self, key: &Key);
 
-    /// How many there are, about.
+    /// Returns the approximate number of sessions.
     fn count(&self) -> usize;
 
-    /// The next of a walk through those that are no older and that others may have: `place` is 0 at
-    /// first, and behind it afterwards. `None` = there is no more, `Some(None)` = not found yet.
+    /// Returns the next session of a walk through those at most `age_max` old that peers may have:
+    /// `place` begins at 0 and is advanced. `None` = the walk is over, `Some(None)` = not found
+    /// yet.
     fn walk(
         &self,
         place: &mut u64,
@@ -136,18 +135,18 @@ pub trait LocalSessions {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Target {
     All,
-    /// To the peer that has that address.
+    /// The peer with this address.
     One(SocketAddr),
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct MeshCounters {
-    /// Datagrams sent, one for each peer that it went to.
+    /// Datagrams sent, counted once per receiving peer.
     pub datagrams_sent: u64,
-    /// Their bytes, without the headers of UDP and IP.
+    /// Bytes of the sent datagrams, without the headers of UDP and IP.
     pub bytes_sent: u64,
     pub datagrams_received: u64,
-    /// Their bytes.
+    /// Bytes of the received datagrams.
     pub bytes_received: u64,
     rejections: [u64; ClusterRejection::ALL.len()],
     updates: [u64; ClusterUpdate::ALL.len()],
@@ -167,17 +166,17 @@ impl MeshCounters {
         self.fetches[from as usize] += 1;
     }
 
-    /// Datagrams that were dropped for this reason.
+    /// Returns the number of datagrams that were dropped for this reason.
     pub fn rejections(&self, why: ClusterRejection) -> u64 {
         self.rejections[why as usize]
     }
 
-    /// Sessions of which this became.
+    /// Returns the number of sessions with this outcome.
     pub fn updates(&self, what: ClusterUpdate) -> u64 {
         self.updates[what as usize]
     }
 
-    /// Sessions that were looked for, by where they were found.
+    /// Returns the number of looked-up sessions that were found in this tier.
     pub fn fetches(&self, from: SessionTier) -> u64 {
         self.fetches[from as usize]
     }
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!(moment.not_ahead(69_000, started), 69_000);
         assert_eq!(moment.not_ahead(70_000, started), 70_000);
         assert_eq!(moment.not_ahead(70_001, started), 65_000);
-        // A clock that was set back to its beginning.
+        // The clock was set back to its beginning.
         let moment = Moment { unix_ms: 1, ..moment };
         assert_eq!(moment.not_ahead(70_000, started), 0);
     }

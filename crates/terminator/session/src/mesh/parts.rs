@@ -1,8 +1,8 @@
-//! Sessions that come in parts, until all of them are there.
+//! Sessions that come in parts, kept until all parts are there.
 //!
-//! Owns how much may wait, of a sender and of all, and how long. What is here was authenticated,
-//! and each datagram comes once; the bounds hold for a peer that is broken, or has lost its secret:
-//! who has that can make up as many senders as are known at a time.
+//! Handles how much may wait, per sender and in total, and how long. Parts were authenticated, and
+//! each datagram is accepted once; the limits guard against a broken peer, or one whose secret was
+//! stolen: a thief can make up as many senders as are known at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,36 +12,36 @@ use zeroize::Zeroizing;
 
 use crate::tiers::Key;
 
-/// How long a session waits for its parts, which are sent at once: by then a client that needs it
-/// has asked for it.
+/// Time that a session waits for its parts, which are sent at once: a client that needs it has
+/// asked for it by then.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sessions of one sender that wait: those that overtake each other on the way.
+/// Most waiting sessions of one sender: those that overtake each other on the way.
 const WAITING_MAX: usize = 64;
 
-/// Bytes of one sender's parts that wait.
+/// Most bytes of one sender's waiting parts.
 const BYTES_MAX: usize = 256 << 10;
 
-/// The same of all senders: of a hundred hosts that each make a hundred sessions of 4 kB per
-/// second, 1 % of whose datagrams are lost, half as much waits.
+/// Most bytes of all senders' waiting parts: of a hundred hosts that each make a hundred sessions
+/// of 4 kB per second, 1 % of whose datagrams are lost, half as much waits.
 const ALL_BYTES_MAX: usize = 4 << 20;
 
-/// Notices that wait for the host to take them; more are dropped, because their senders repeat
-/// what matters.
+/// Notices that wait for the host to take them; more are dropped, because their senders repeat what
+/// matters.
 pub(super) const NOTICES_MAX: usize = 64;
 
-/// The memory that a waiting session takes beside its parts.
+/// Memory that a waiting session takes beside its parts.
 const SESSION_BYTES: usize = 512;
 
 const _: () = assert!(WHOLE_BYTES_MAX <= BYTES_MAX, "one session may always wait");
 
-/// Room for the messages of a datagram. It never grows, so that no copy of what it held stays
-/// behind unencrypted.
+/// Allocates room for the messages of a datagram. The buffer never grows, so that no unencrypted
+/// copy of its content stays behind.
 pub(crate) fn empty_body() -> Vec<u8> {
     Vec::with_capacity(BODY_BYTES_MAX + TAG_BYTES)
 }
 
-/// The message that brings a session.
+/// Makes the message that brings a session.
 pub(crate) fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> Message<'m> {
     Message::Session {
         key: key.bytes(),
@@ -50,7 +50,7 @@ pub(crate) fn session<'m>(key: &'m Key, value: &'m [u8], lifetime: Duration) -> 
     }
 }
 
-/// A session of which not all parts are there.
+/// A session of which some parts are still missing.
 #[derive(Debug)]
 struct WaitingSession {
     boot: [u8; 8],
@@ -69,13 +69,13 @@ struct PartSender {
 pub(crate) struct SessionParts {
     senders: BTreeMap<[u8; 8], PartSender>,
     bytes: usize,
-    /// Sessions that were given up, since they were last asked for.
+    /// Sessions given up since the last call of [`Self::expire`].
     given_up: u64,
 }
 
 impl SessionParts {
-    /// Takes a part of that boot of a sender. The session, in the form of its message, if it was
-    /// the last one.
+    /// Takes a part of this boot of a sender. Returns the session, in the form of its message, if
+    /// it was the last missing part.
     pub(crate) fn take(
         &mut self,
         (sender, boot): ([u8; 8], [u8; 8]),
@@ -91,7 +91,7 @@ impl SessionParts {
         taken
     }
 
-    /// Who takes the most gives up its oldest: a sender that is broken costs the others nothing.
+    /// Drops the oldest session of the largest sender: a broken one costs the others nothing.
     fn make_room(&mut self) {
         while self.bytes > ALL_BYTES_MAX {
             let largest = self.senders.values_mut().max_by_key(|one| one.bytes);
@@ -100,7 +100,7 @@ impl SessionParts {
         }
     }
 
-    /// Gives up what waits for too long: how many sessions, with those that made room for others.
+    /// Gives up overdue sessions. Returns how many, including those that made room for others.
     pub(crate) fn expire(&mut self, now: Instant) -> u64 {
         self.senders.retain(|_, sender| {
             self.given_up += sender.shrink(now);
@@ -124,8 +124,8 @@ impl PartSender {
             self.bytes += SESSION_BYTES;
             self.waiting.len() - 1
         });
-        // Of parts that contradict each other the first counts: then the session is of no form,
-        // or is given up.
+        // If parts contradict each other, the first counts: the session is then malformed, or is
+        // given up.
         let free = self.waiting[place].parts.get_mut(usize::from(part.index))?;
         if free.is_some() {
             return None;
@@ -137,7 +137,7 @@ impl PartSender {
         Some(whole)
     }
 
-    /// Gives up the oldest, until no limit is passed; how many.
+    /// Gives up the oldest sessions until no limit is exceeded. Returns how many.
     fn shrink(&mut self, now: Instant) -> u64 {
         let mut count = 0;
         while let Some(oldest) = self.waiting.front() {
@@ -151,7 +151,7 @@ impl PartSender {
         count
     }
 
-    /// How many bytes are free then.
+    /// Removes a session, and returns the bytes that this freed.
     fn remove(&mut self, place: usize) -> usize {
         let bytes = self.waiting.remove(place).map_or(0, |one| one.bytes());
         self.bytes -= bytes;
@@ -165,7 +165,7 @@ impl WaitingSession {
         SESSION_BYTES + parts.sum::<usize>()
     }
 
-    /// All parts, one behind the other, in memory that is not grown: no copy stays behind.
+    /// Joins all parts in memory that is not grown, so that no copy stays behind.
     fn whole(&self) -> Option<Zeroizing<Vec<u8>>> {
         if self.parts.iter().any(Option::is_none) {
             return None;
@@ -177,7 +177,7 @@ impl WaitingSession {
     }
 }
 
-/// A message that is too long for a datagram, to be cut. `None` = it is too long for that as well.
+/// Serializes a message that is too long for a datagram, to be cut. `None` if it is too long.
 pub(crate) fn whole(message: &Message<'_>) -> Option<Zeroizing<Vec<u8>>> {
     let mut whole = Zeroizing::new(Vec::with_capacity(message.bytes()));
     message.write_whole(&mut whole).then_some(whole)
@@ -242,7 +242,7 @@ mod tests {
         assert!(sender.bytes <= BYTES_MAX && sender.waiting.len() >= 10);
     }
 
-    /// Who has the secret makes up one sender after the other.
+    /// Somebody with the secret makes up one sender after the other.
     #[test]
     fn what_waits_of_all_senders_is_bounded_and_the_largest_give_way() {
         let (mut parts, now) = (SessionParts::default(), Instant::now());

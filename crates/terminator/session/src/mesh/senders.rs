@@ -1,9 +1,9 @@
-//! Senders: who they are, which of their datagrams have come, and how many may come in a second.
+//! Known senders, the replay windows of their datagrams, and limits on their rate.
 //!
-//! Owns the two windows that let no datagram in twice: one of sequence numbers for each boot of a
-//! sender, one of time. A boot is forgotten only when all that it sent before is outside of the
-//! time window, so that forgetting opens no way in. Of a limit per second (a token bucket), a
-//! second's worth may come at once.
+//! Handles the two windows that let no datagram in twice: one of sequence numbers for each boot of
+//! a sender, one of time. A boot is forgotten only when all that it sent before is outside of the
+//! time window, so that forgetting allows no replay. A limit per second is a token bucket, so that
+//! a second's worth may come at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,44 +14,44 @@ use wire::cluster::{Header, Stream};
 
 use super::outside::MeshOptions;
 
-/// Boots of one sender at a time: one that starts more often within the time window is broken.
+/// Most boots of one sender at a time; one that starts more often in a time window is broken.
 const BOOTS_MAX: usize = 8;
 
-/// How long a peer that is silent is still shown, at least.
+/// Least time for which a silent peer is still shown.
 const SHOWN: Duration = Duration::from_secs(600);
 
-/// Round trips of a peer that are remembered: the longest counts, since what is waited for should
-/// seldom come too late.
+/// Round trips remembered per peer: the longest counts, since an awaited answer should seldom come
+/// too late.
 const ROUND_TRIPS: usize = 8;
 
-/// Peers whose round trips are measured at a time, so that many cost no more than a few.
+/// Most peers whose round trips are measured at a time, so that many cost no more than a few.
 const PINGS_MAX: usize = 4;
 
-/// How long the answer to a ping is awaited before there is another.
+/// Time to wait for the answer to a ping before the next ping.
 const PING_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerFacts {
-    /// The peer's number, random for the life of its supervisor.
+    /// Number of the peer, random for the life of its supervisor.
     pub sender: [u8; 8],
-    /// The place of its last datagram; once that is one of the configuration, no other counts.
+    /// Address of its last datagram; once a configured address has been seen, no other counts.
     pub address: SocketAddr,
-    /// Whether it is one, and so is answered.
+    /// Whether `address` is a configured one, and so is answered.
     pub is_listed: bool,
     pub last_seen: Instant,
-    /// Our clock less its clock at that moment, with the time on the way, in milliseconds.
+    /// Our clock less the peer's clock at that moment, with the time on the way, in ms.
     pub lag_ms: i64,
-    /// The longest of the last times that it took to answer; `None` = it has not yet.
+    /// Longest of the recent round trips; `None` if the peer has not answered a ping yet.
     pub round_trip: Option<Duration>,
     pub sent: u64,
-    /// Datagrams that came from it and were taken.
+    /// Datagrams of the peer that were accepted.
     pub received: u64,
-    /// Datagrams for all peers that did not come, by the gaps in their sequence.
+    /// Datagrams for all peers that did not arrive, counted by gaps in their sequence.
     pub lost: u64,
     pub replayed: u64,
-    /// Datagrams out of the time window.
+    /// Datagrams outside of the time window.
     pub out_of_time: u64,
-    /// How often it has started, as far as it was seen.
+    /// Starts of the peer, as far as they were seen.
     pub boots: u64,
 }
 
@@ -60,7 +60,7 @@ struct Boot {
     boot: [u8; 8],
     windows: [ReplayWindow; 2],
     last_seen: Instant,
-    /// The time of the newest datagram, by its own clock.
+    /// Time of the newest datagram, by the sender's clock.
     time_ms: u64,
 }
 
@@ -69,10 +69,10 @@ struct KnownSender {
     facts: PeerFacts,
     lost_before: u64,
     boots: Vec<Boot>,
-    /// When something last came from its address.
+    /// Time of the last datagram from its address.
     there: Instant,
     round_trips: VecDeque<Duration>,
-    /// When it was pinged last, and whether it has not answered.
+    /// Time of the last ping, and whether its answer is missing.
     pinged: Option<(Instant, bool)>,
     pings: u32,
 }
@@ -80,17 +80,17 @@ struct KnownSender {
 #[derive(Debug, Default)]
 pub(crate) struct Senders(Vec<KnownSender>);
 
-/// The news of a sender in a datagram that was taken.
+/// News about a sender in an accepted datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DatagramArrival {
-    /// This boot was not known.
+    /// Whether this boot was not known.
     pub(crate) is_new: bool,
-    /// The time of the datagram before, by the sender's clock, if that is long ago.
+    /// Time of the previous datagram, by the sender's clock, if that is long ago.
     pub(crate) silent_since_ms: Option<u64>,
 }
 
 impl Senders {
-    /// Takes a datagram that was authenticated, once and in its time.
+    /// Accepts an authenticated datagram, once and within the time window.
     pub(crate) fn take(
         &mut self,
         header: &Header,
@@ -126,8 +126,8 @@ impl Senders {
         facts.received += 1;
         facts.boots += u64::from(is_new);
         facts.last_seen = now;
-        // Somebody else may send its datagrams on, from there or as if from another peer: they are
-        // taken, and answered where it is.
+        // Somebody else may forward its datagrams, from a foreign address or as if from another
+        // peer: they are accepted, and answered at the peer's own address.
         let is_gone = now.saturating_duration_since(sender.there) >= silence;
         if facts.address == from || !facts.is_listed || is_listed && is_gone {
             (facts.address, facts.is_listed) = (from, is_listed);
@@ -137,21 +137,21 @@ impl Senders {
         Ok(DatagramArrival { is_new, silent_since_ms })
     }
 
-    /// A sender's place, if that is one of the configuration.
+    /// Returns a sender's address, if it is a configured one.
     pub(crate) fn place_of(&self, sender: [u8; 8]) -> Option<SocketAddr> {
         let facts = &self.0.get(self.place(sender)?)?.facts;
         facts.is_listed.then_some(facts.address)
     }
 
-    /// The configuration names other places.
+    /// Updates which addresses are configured.
     pub(crate) fn relist(&mut self, is_listed: impl Fn(SocketAddr) -> bool) {
         for sender in &mut self.0 {
             sender.facts.is_listed = is_listed(sender.facts.address);
         }
     }
 
-    /// The peers to be pinged now: who, where, and by which number. Those come first that were not
-    /// for the longest time.
+    /// Returns the peers to ping now: number, address, and ping number. Peers that were not pinged
+    /// for the longest time come first.
     pub(crate) fn ping(
         &mut self,
         now: Instant,
@@ -174,7 +174,7 @@ impl Senders {
         others.into_iter().take(PINGS_MAX).map(ping).collect()
     }
 
-    /// A peer has answered the ping of that number.
+    /// Notes a peer's answer to the ping of that number.
     pub(crate) fn pong(&mut self, sender: [u8; 8], id: u32, now: Instant) {
         let found = self.0.iter_mut().find(|one| one.facts.sender == sender);
         let Some((one, at)) = found.and_then(|one| match one.pinged {
@@ -189,7 +189,7 @@ impl Senders {
         one.facts.round_trip = one.round_trips.iter().max().copied();
     }
 
-    /// Counts a datagram that goes to a peer alone.
+    /// Counts a datagram that goes to a single peer.
     pub(crate) fn note_sent(&mut self, to: SocketAddr) {
         if let Some(sender) = self.0.iter_mut().find(|one| one.facts.address == to) {
             sender.facts.sent += 1;
@@ -244,7 +244,7 @@ impl Senders {
 }
 
 impl KnownSender {
-    /// The place of a datagram's boot, and whether it is a new one.
+    /// Returns the place of a datagram's boot, and whether the boot is new.
     fn boot(
         &mut self,
         header: &Header,
@@ -255,7 +255,7 @@ impl KnownSender {
         if let Some(place) = found {
             return Ok((place, false));
         }
-        // What a boot sent before its last datagram is out of time twice the window later,
+        // All that a boot sent before its last datagram is out of time twice the window later,
         // however its clock and ours differ within the window.
         let keep = 2 * limits.time_window;
         let is_over = |one: &Boot| now.saturating_duration_since(one.last_seen) > keep;
@@ -284,7 +284,7 @@ impl KnownSender {
 const WORD_BITS: u64 = 64;
 
 /// An anti-replay window (RFC 4303 section 3.4.3), as a ring of words (RFC 6479): the numbers of
-/// one sender up to the highest that has come, each once.
+/// one sender up to the highest received, each once.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayWindow {
     words: Box<[u64]>,
@@ -294,14 +294,14 @@ pub(crate) struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// A window of at least this number of numbers.
+    /// Creates a window of at least this number of numbers.
     pub(crate) fn new(numbers: u32) -> Self {
-        // One word more: that of the highest number is seldom whole.
+        // One word more, because the word of the highest number is seldom whole.
         let words = u64::from(numbers).div_ceil(WORD_BITS) + 1;
         Self { words: vec![0; words as usize].into(), lowest: 0, highest: 0, received: 0 }
     }
 
-    /// Takes a number. `false` = it has come before, or is too old to say.
+    /// Accepts a number. `false` if it has come before, or is too old to say.
     pub(crate) fn take(&mut self, number: u64) -> bool {
         let count = self.words.len() as u64;
         let word = number / WORD_BITS;
@@ -327,7 +327,7 @@ impl ReplayWindow {
         true
     }
 
-    /// Numbers between the lowest and the highest that have not come: lost, or still on their way.
+    /// Returns how many numbers between the lowest and the highest are lost, or on their way.
     pub(crate) fn missing(&self) -> u64 {
         match self.received {
             0 => 0,
@@ -339,7 +339,7 @@ impl ReplayWindow {
 /// How long an address is known after the last datagram from there.
 const KNOWN: Duration = Duration::from_secs(600);
 
-/// How many may still go.
+/// A token bucket.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     per_second: u32,
@@ -352,12 +352,12 @@ impl Bucket {
         Self { per_second, tokens: per_second.into(), filled: now }
     }
 
-    /// The same with another limit.
+    /// Changes the limit.
     pub(crate) fn set_rate(&mut self, per_second: u32) {
         self.per_second = per_second;
     }
 
-    /// Takes `count` tokens; `false` = there are fewer.
+    /// Takes `count` tokens; `false` if there are fewer.
     pub fn take(&mut self, count: u32, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled);
         self.filled = now.max(self.filled);
@@ -371,9 +371,9 @@ impl Bucket {
     }
 }
 
-/// Allowances for incoming datagrams: one for each address at which a peer was heard, and one for
-/// all other addresses together. Anybody may send; the address tells datagrams of peers from others
-/// for less than the cost of a decryption.
+/// Limits for incoming datagrams: one for each address of a known peer, and one for all other
+/// addresses together. Anybody may send; the address tells peers' datagrams from others for less
+/// than the cost of a decryption.
 #[derive(Debug)]
 pub(crate) struct IncomingBuckets {
     per_second: u32,
@@ -386,7 +386,7 @@ impl IncomingBuckets {
         Self { per_second, others: Bucket::new(per_second, now), peers: HashMap::new() }
     }
 
-    /// The same with another limit.
+    /// Changes the limit of all buckets.
     pub(crate) fn set_rate(&mut self, per_second: u32) {
         self.per_second = per_second;
         let peers = self.peers.values_mut();
@@ -394,13 +394,13 @@ impl IncomingBuckets {
         all.for_each(|bucket| bucket.set_rate(per_second));
     }
 
-    /// Whether one from there may be looked at.
+    /// Reports whether a datagram from this address may be inspected.
     pub(crate) fn take(&mut self, from: SocketAddr, now: Instant) -> bool {
         let bucket = self.peers.get_mut(&from).unwrap_or(&mut self.others);
         bucket.take(1, now)
     }
 
-    /// One from there was authentic, and had not come before. So many addresses are known at most.
+    /// Notes an authentic new datagram from this address. At most `peers_max` addresses are known.
     pub(crate) fn heard(&mut self, from: SocketAddr, peers_max: usize, now: Instant) {
         if self.peers.contains_key(&from) {
             return;

@@ -1,4 +1,4 @@
-//! The cost of sharing, and how it grows with the hosts.
+//! Tests of the cost of sharing, and of how it grows with the number of hosts.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use telemetry::outcome::ClusterUpdate;
 
 use crate::network::*;
 
-/// All hosts have it, and few of them answer; if none does, they do when they are asked again.
+/// Few of the many holders answer at once; if none does, they answer the repeated request.
 #[test]
 fn a_session_that_is_asked_for_is_answered_by_few_of_many() {
     let mut network = Network::new(40, 15, CLEAN);

@@ -59,14 +59,14 @@ fn a_host_that_was_cut_off_and_one_that_starts_catch_up() {
     network.parted = 0;
     network.run(Duration::from_secs(8));
     assert!((0..500).all(|number| network.holds(0, number)));
-    // The host that made them is out of reach, and another starts anew.
+    // The host that made the sessions is out of reach, and another host starts anew.
     network.parted = 2;
     network.hosts[3] = (network.mesh(3, 2, 4), Cache::default());
     network.run(Duration::from_secs(8));
     assert!((0..500).all(|number| network.holds(3, number)));
 }
 
-/// They hear each other first, and have nothing to give.
+/// The restarted hosts receive each other's datagrams first, and have no sessions to give.
 #[test]
 fn hosts_that_start_together_catch_up_from_those_that_ran() {
     let mut network = Network::new(12, 14, CLEAN);
@@ -89,20 +89,20 @@ fn a_host_catches_up_though_its_first_requests_or_their_answers_are_lost() {
         network.run(Duration::from_secs(1));
         network.hosts[1] = (network.mesh(1, 2, 2), Cache::default());
         network.taken_away = taken_away;
-        // The peer gives its signs of life all the while.
+        // The peer sends its heartbeats all the while.
         network.run(Duration::from_secs(13));
         assert_eq!(network.taken_away, 0);
         assert!((0..50).all(|number| network.holds(1, number)), "{taken_away} lost");
     }
 }
 
-/// A boot is forgotten by the time window that was; a wider one must not let in what it sent.
+/// The old window lets a boot be forgotten; a wider window must not accept its datagrams again.
 #[test]
 fn a_wider_time_window_lets_nothing_in_again() {
     let mut network = Network::new(2, 8, CLEAN);
     let datagram = network.datagram(0);
     assert_eq!(network.arrive(1, 0, &datagram), Ok(()));
-    // Its boot is forgotten at the next start after twice the window.
+    // A boot is forgotten at the next start after twice the window.
     network.now += Duration::from_secs(61);
     network.hosts[0] = (network.mesh(0, 2, 2), Cache::default());
     let first = network.datagram(0);
@@ -117,7 +117,7 @@ fn a_wider_time_window_lets_nothing_in_again() {
     assert_eq!(network.arrive(1, 0, &next), Ok(()));
 }
 
-/// A session that resumes once was used up, and its client offers it again.
+/// A session that can be resumed once was used up, and its client offers it again.
 #[test]
 fn each_request_for_a_session_waits_its_own_time() {
     let mut network = Network::new(2, 9, CLEAN);
@@ -169,7 +169,7 @@ fn a_flood_of_forged_datagrams_costs_no_peer_but_the_one_that_it_pretends_to_be(
     }
 }
 
-/// Sessions with a client's chain: of three certificates, and as long as any.
+/// Sizes of sessions with a client's chain: of three certificates, and the longest possible.
 const LONG: [usize; 2] = [3200, 16 << 10];
 
 #[test]
@@ -209,7 +209,7 @@ fn a_part_that_is_lost_costs_its_session_which_is_fetched_in_parts() {
         resumed += u32::from(is_there || network.fetch(1, number));
     }
     network.run(Duration::from_secs(3));
-    // Three datagrams each, of which none may be lost: 94 %.
+    // Each session takes three datagrams, none of which may be lost: 94 %.
     assert!((175..200).contains(&pushed), "{pushed}");
     assert!(resumed > pushed && resumed >= 190, "{pushed}, {resumed}");
     let incomplete = network.hosts[1].0.counters().updates(ClusterUpdate::Incomplete);
@@ -256,14 +256,14 @@ fn parts_are_authentic_come_once_and_wait_for_a_bounded_time() {
         counters.updates(ClusterUpdate::Incomplete)
     };
     assert_eq!(incomplete(&network), 1);
-    // The last one comes too late, and waits in vain for the others.
+    // The last part comes too late, and waits in vain for the others.
     assert_eq!(network.arrive(1, 0, &parts[2]), Ok(()));
     network.run(Duration::from_secs(3));
     assert!(!network.holds(1, 1) && incomplete(&network) == 2);
 }
 
-/// A host asks for all, and somebody sends on what it sends, from there and before it arrives. How
-/// many sessions it gets, and how many bytes went to others.
+/// Simulates an attacker who forwards all datagrams of a catching-up host from the place `from`,
+/// before they arrive. Returns how many sessions the host gets, and how many bytes went to others.
 fn sent_on(network: &mut Network, from: u16) -> (usize, usize) {
     network.hosts[0] = (network.mesh(0, 2, 3), Cache::default());
     let mut elsewhere = 0;
@@ -287,16 +287,16 @@ fn sent_on(network: &mut Network, from: u16) -> (usize, usize) {
 
 #[test]
 fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
-    // From a place that is no peer's, and as if another peer had sent them.
+    // Forwards from a place that is no peer's, and then as if another peer had sent the datagrams.
     for from in [99, 2] {
         let mut network = Network::new(3, 16, CLEAN);
         (0..200).for_each(|number| network.publish(1, number));
         network.run(Duration::from_secs(1));
         let (held, elsewhere) = sent_on(&mut network, from);
-        // Another peer is pinged now and then.
+        // The host pings another peer now and then.
         assert!(held == 200 && elsewhere < 200, "from {from}: {held}, {elsewhere}");
     }
-    // One that was never heard at its own place is answered nowhere, and shown.
+    // A sender that was never seen at its own place gets no answer, and is shown.
     let mut network = Network::new(3, 16, CLEAN);
     network.hosts[1] = (network.mesh(1, 2, 3), Cache::default());
     for number in 0..200 {
@@ -308,7 +308,7 @@ fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
     assert!(peers.any(|peer| peer.address == place(99) && !peer.is_listed));
 }
 
-/// The same place in other words: an IPv4 address in IPv6, and a zone.
+/// Writes the same place differently: an IPv4 address in IPv6, and a zone.
 #[test]
 fn a_place_is_known_however_it_is_written() {
     let mut network = Network::new(2, 17, CLEAN);
@@ -322,7 +322,7 @@ fn a_place_is_known_however_it_is_written() {
     assert!(peer.is_listed, "{peer:?}");
 }
 
-/// All of a large cache, each within the time that its sessions take at the rate.
+/// Each host receives all sessions of a large cache within the time that they take at the rate.
 #[test]
 fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
     const SESSIONS: u32 = 30_000;
@@ -336,7 +336,7 @@ fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
         network.run(Duration::from_secs(3));
         let CatchUp { state, sent, all, .. } = network.hosts[host].0.catch_up();
         let is_amid = state == CatchUpState::Receiving && sent < all && all >= SESSIONS;
-        // The one that is asked first may be amid it itself.
+        // The host that is asked first may be catching up itself.
         let may_wait = host > 0 && state == CatchUpState::Asking;
         assert!(is_amid || may_wait, "{host}: {state:?} {sent} {all}");
         network.run(Duration::from_secs(3));
@@ -349,7 +349,7 @@ fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
     }
 }
 
-/// Ways of 5 and of 20 ms are waited for as long as they take, and one of 60 ms not at all.
+/// Paths of 5 and 20 ms are waited for as long as they take, and a path of 60 ms not at all.
 #[test]
 fn a_fetch_waits_as_long_as_peers_take_to_answer() {
     let fetched = |way_ms: u64, fixed: Option<u64>| {
@@ -376,13 +376,13 @@ fn a_fetch_waits_as_long_as_peers_take_to_answer() {
     assert!(count == 300 && (20..23).contains(&wait.unwrap()), "{wait:?}");
     let (count, wait) = fetched(20, None);
     assert_eq!((count, wait), (300, Some(50)));
-    // In vain: nobody waits.
+    // The wait would be in vain, so that nobody waits.
     assert_eq!(fetched(60, None), (0, None));
     assert_eq!(fetched(5, Some(5)), (0, None));
     assert_eq!(fetched(2, Some(9)), (300, Some(9)));
 }
 
-/// One peer is far away, and the other one near.
+/// One peer is far away, the other is near.
 #[test]
 fn a_peer_that_is_too_far_away_makes_nobody_wait() {
     let mut network = Network::new(3, 20, CLEAN);

@@ -1,5 +1,5 @@
-//! Hosts that share sessions over a network that loses, delays, repeats and parts, by a seed and in
-//! virtual time.
+//! Hosts that share sessions over a network that loses, delays, repeats and partitions, driven by a
+//! seed in virtual time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,17 +16,17 @@ use testkit::chance::Chance;
 use wire::cluster::{HEADER_BYTES, Header, TAG_BYTES};
 use zeroize::Zeroizing;
 
-/// A session of TLS 1.2 without a client's certificate.
+/// Size of a session of TLS 1.2 without a client's certificate.
 pub(crate) const SESSION_BYTES: usize = 120;
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const UNIX_MS: u64 = 1_700_000_000_000;
 
 pub(crate) const RECEIVE_RATE: u32 = 20_000;
 
-/// Until all hosts have heard each other, and caught up.
+/// Time until all hosts know each other, and have caught up.
 pub(crate) const SETTLED: Duration = Duration::from_secs(6);
 
-/// Proves no more than that header and body came together.
+/// A cipher that proves only that header and body belong together.
 #[derive(Debug)]
 pub(crate) struct Tagged;
 
@@ -60,7 +60,7 @@ impl DatagramCipher for Tagged {
     }
 }
 
-/// A host's cache, and what it remembers of when each session came.
+/// A host's cache, and the time at which each session came.
 #[derive(Default)]
 pub(crate) struct Cache(pub(crate) RefCell<HashMap<Key, Vec<u8>>>, RefCell<Vec<(Key, Instant)>>);
 
@@ -97,13 +97,13 @@ impl LocalSessions for Cache {
     }
 }
 
-/// The fate of datagrams, of a thousand, and how long they take at most.
+/// Loss and repetition of datagrams, per thousand, and their longest delay.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) lost: usize,
     pub(crate) repeated: usize,
     pub(crate) delay_us: usize,
-    /// How long each takes at least.
+    /// Least time that each datagram takes.
     pub(crate) way_us: u64,
 }
 
@@ -111,32 +111,32 @@ pub(crate) const CLEAN: Weather = Weather { lost: 0, repeated: 0, delay_us: 300,
 
 pub(crate) const STORMY: Weather = Weather { lost: 0, repeated: 300, delay_us: 30_000, way_us: 50 };
 
-/// To which host, from which, and the datagram.
+/// Receiving host, sending host, and the datagram.
 type Flying = (usize, usize, Rc<[u8]>);
 
 pub(crate) struct Network {
     pub(crate) hosts: Vec<(Mesh, Cache)>,
-    /// On their way: when they arrive, at which host, from which.
+    /// Datagrams on their way: arrival time, receiving host, sending host.
     flying: BTreeMap<(Instant, u64), Flying>,
     pub(crate) number: u64,
-    /// When each host is to be called, in order and by the host.
+    /// Time at which each host is to be called, in order and by host.
     wakes: BTreeSet<(Instant, usize)>,
     wake_of: Vec<Option<Instant>>,
     fetched: Vec<(u64, SessionTier)>,
     pub(crate) chance: Chance,
     pub(crate) weather: Weather,
-    /// Hosts below this number and the others do not reach each other.
+    /// Hosts below this number do not reach the others, nor the others them.
     pub(crate) parted: usize,
     /// A host that is 60 ms away from all others.
     pub(crate) far: Option<usize>,
-    /// Datagrams for one peer alone that are still to be lost, whatever the weather.
+    /// Number of datagrams to a single peer that are still to be lost, whatever the loss rate.
     pub(crate) taken_away: usize,
     pub(crate) start: Instant,
     pub(crate) now: Instant,
 }
 
 impl Network {
-    /// Hosts that have heard each other.
+    /// Creates hosts that know each other.
     pub(crate) fn new(hosts: usize, seed: u64, weather: Weather) -> Self {
         let start = Instant::now();
         let mut network = Self {
@@ -182,7 +182,7 @@ impl Network {
         }
     }
 
-    /// Clocks differ by some seconds.
+    /// Returns a host's clocks, which differ from other hosts' by some seconds.
     pub(crate) fn moment(&self, host: usize) -> Moment {
         let passed = self.now.duration_since(self.start).as_millis() as u64;
         Moment { now: self.now, unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700 }
@@ -216,7 +216,7 @@ impl Network {
         }
     }
 
-    /// All that happens in so long; the answers to what was fetched.
+    /// Runs the network for this time, and returns the answers to fetches.
     pub(crate) fn run(&mut self, time: Duration) -> Vec<(u64, SessionTier)> {
         let until = self.now + time;
         (0..self.hosts.len()).for_each(|host| self.settle(host));
@@ -236,7 +236,7 @@ impl Network {
         }
     }
 
-    /// A host does what is due, and is called again when it said.
+    /// Lets a host do what is due, and notes when it wants to be called again.
     fn settle(&mut self, host: usize) {
         let moment = self.moment(host);
         let (mesh, cache) = &mut self.hosts[host];
@@ -264,13 +264,13 @@ impl Network {
             let moment = self.moment(host);
             let (mesh, cache) = &mut self.hosts[host];
             let from = place(from);
-            // Why it was dropped is counted.
+            // The host counts the reason for dropping it.
             let _ = mesh.receive(&mut datagram.to_vec(), from, moment, cache);
             self.settle(host);
         }
     }
 
-    /// A session of TLS 1.2 without a client's certificate.
+    /// Publishes a session of TLS 1.2 without a client's certificate.
     pub(crate) fn publish(&mut self, host: usize, number: u32) {
         self.publish_long(host, number, SESSION_BYTES);
     }
@@ -291,7 +291,7 @@ impl Network {
         fetched[0] == (9, SessionTier::Peers)
     }
 
-    /// A host has a datagram for all, which nobody has yet.
+    /// Returns a host's datagram for all, which nobody has received yet.
     pub(crate) fn datagram(&mut self, host: usize) -> Vec<u8> {
         self.now += HEARTBEAT;
         let moment = self.moment(host);
@@ -302,7 +302,7 @@ impl Network {
         datagram
     }
 
-    /// All that a host has to send.
+    /// Returns all datagrams that a host has to send.
     pub(crate) fn sent(&mut self, host: usize) -> Vec<(Target, Vec<u8>)> {
         let moment = self.moment(host);
         let (mesh, cache) = &mut self.hosts[host];
@@ -312,7 +312,7 @@ impl Network {
         std::iter::from_fn(|| mesh.poll_transmit()).collect()
     }
 
-    /// A datagram arrives now that seems to be from there.
+    /// Delivers a datagram now that seems to come from `from`.
     pub(crate) fn arrive(
         &mut self,
         host: usize,

@@ -1,17 +1,16 @@
-//! A health check of a server: the greeting, and a login as nobody.
+//! A health check of a server: the greeting, and a login as an unknown user.
 //!
 //! A connection that is closed before its login counts against `max_connect_errors` of the server
-//! (100 by default; table `host_cache`), which blocks the host then. A login that is refused does
-//! not. So a check logs in as [`USER`] with an empty password, and a server that says that it does
-//! not know the user is up. To keep these refusals out of the
-//! server's log, create the user without rights.
+//! (100 by default; table `host_cache`), which then blocks the host. A refused login does not.
+//! Therefore a check logs in as [`USER`] with an empty password, and a server that does not know
+//! the user is up. To keep these refusals out of the server's log, create the user without rights.
 
 use super::packet::{
     COUNTED_ANSWER, ERROR, Greeting, LoginRefusal, OK, PLUGIN, PROTOCOL_41, PacketPeer,
     REQUEST_BYTES, SWITCH, TLS, error,
 };
 
-/// The user of a check.
+/// User of a check.
 const USER: &[u8] = b"lariat";
 
 const QUIT: &[u8] = &[1];
@@ -19,8 +18,8 @@ const QUIT: &[u8] = &[1];
 /// utf8mb4_general_ci, which all servers know.
 const CHARACTER_SET: u8 = 45;
 
-/// Errors at the login that mean that no client is served: too many connections, shutdown, host
-/// blocked, host not allowed, TLS required.
+/// Login errors that mean that no client is served: too many connections, shutdown, host blocked,
+/// host not allowed, TLS required.
 const DOWN: [u16; 5] = [1040, 1053, 1129, 1130, 3159];
 
 #[derive(Debug, Eq, PartialEq)]
@@ -31,11 +30,11 @@ pub enum CheckStep {
     StartTls(Vec<u8>),
     /// The server is up: send this, and close.
     Up(Vec<u8>),
-    /// The server is down: what it said, or what was wrong.
+    /// The server is down: its error, or the reason.
     Down(String),
 }
 
-/// One check of a server.
+/// A check of one server.
 pub struct Check {
     server: PacketPeer,
     is_tls: bool,
@@ -50,12 +49,12 @@ enum CheckStage {
 }
 
 impl Check {
-    /// A connection that has just been made; TLS is started if wanted.
+    /// Creates the state of a new connection; TLS is started if wanted.
     pub fn new(is_tls: bool) -> Self {
         Self { server: PacketPeer::default(), is_tls, stage: CheckStage::Greeting }
     }
 
-    /// Takes what the server sent.
+    /// Takes bytes of the server.
     pub fn from_server(&mut self, bytes: &[u8]) -> CheckStep {
         let received = self.server.receive(bytes);
         let payload = received.and_then(|()| self.server.take());
@@ -67,7 +66,7 @@ impl Check {
         }
     }
 
-    /// The handshake is over: what to send.
+    /// Continues after the handshake. Returns the bytes to send.
     pub fn tls_up(&mut self) -> Vec<u8> {
         self.log_in()
     }
@@ -110,7 +109,7 @@ impl Check {
                 self.server = PacketPeer::default();
                 CheckStep::Up(self.packet(QUIT))
             }
-            // Another step of the authentication.
+            // A further step of the authentication.
             Some(_) => CheckStep::Up(Vec::new()),
             None => down(&LoginRefusal::ServerPacket),
         }
@@ -123,7 +122,7 @@ impl Check {
     }
 }
 
-/// The beginning of a login, which alone is a request for TLS.
+/// Makes the beginning of a login, which alone is a request for TLS.
 pub(super) fn request(is_tls: bool) -> Vec<u8> {
     let tls = if is_tls { TLS } else { 0 };
     let capabilities = PROTOCOL_41 | COUNTED_ANSWER | PLUGIN | tls;

@@ -1,11 +1,11 @@
 //! Packets of the MySQL protocol: a length of three bytes, a sequence number, a payload; the
-//! greeting of a server, the login of a client, and the refusal of one, with the error packet that
-//! says so to the client.
+//! greeting of a server, the login of a client, and the refusal of a login, with its error packet
+//! for the client.
 //!
-//! Owns framing and sequence numbers of one peer, and the bytes by which payloads of servers begin.
+//! Handles framing and sequence numbers of one peer, and the first bytes of servers' payloads.
 //! Numbers and states of errors are those of MySQL's servers ("Server Error Message Reference"),
-//! and so are the words where a server would say the same. Those of client libraries (2000 to 2999)
-//! would say more, but clients of MariaDB take them for a malformed packet. Sources: MySQL
+//! and so are the texts if a server has one for the case. Errors of client libraries (2000 to 2999)
+//! would be more precise, but clients of MariaDB take them for a malformed packet. Sources: MySQL
 //! Internals, "MySQL Packets", "Protocol::HandshakeV10", "Capability Flags"; MariaDB Knowledge
 //! Base, "0 - Packet", "Connection".
 
@@ -19,7 +19,7 @@ pub(super) const HEADER_BYTES: usize = 4;
 
 /// The server accepted the login (`OK_Packet`).
 pub(super) const OK: u8 = 0;
-/// An authentication plugin says more (`AuthMoreData`).
+/// An authentication plugin sends more data (`AuthMoreData`).
 pub(super) const MORE_DATA: u8 = 1;
 /// The server asks for another factor (`AuthNextFactorRequest`).
 pub(super) const NEXT_FACTOR: u8 = 2;
@@ -27,39 +27,39 @@ pub(super) const NEXT_FACTOR: u8 = 2;
 pub(super) const SWITCH: u8 = 0xfe;
 pub(super) const ERROR: u8 = 0xff;
 
-/// The most bytes of a payload before the login is over. A login carries at most 64 KiB of
-/// connection attributes; servers themselves allow `net_buffer_length`, 16 KiB by default.
+/// Most bytes of a payload before the login is over. A login carries at most 64 KiB of connection
+/// attributes; servers themselves allow `net_buffer_length`, 16 KiB by default.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// The most packets of a peer before the login is over. The numbers of more would repeat; a login
-/// of several factors needs about ten.
+/// Most packets of a peer before the login is over. More would repeat sequence numbers; a login of
+/// several factors needs about ten.
 const PACKETS_MAX: usize = 256;
 
-/// A peer's bytes are no packet that may come now.
+/// Reason why a peer's bytes are no packet that may come now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PacketFault {
     TooLarge,
-    /// More than [`PACKETS_MAX`].
+    /// More than [`PACKETS_MAX`] packets.
     TooMany,
-    /// The number does not follow that of the packet before.
+    /// Number that does not follow the previous packet's.
     OutOfOrder,
 }
 
-/// The client or the server: what it sent and was not read yet, and the number of the next packet
-/// that goes to it or comes from it.
+/// State of the client or the server: its unread bytes, and the number of the next packet to or
+/// from it.
 ///
-/// Packets of both directions are numbered together, so one that we take from one peer and do not
-/// send to the other shifts all later numbers.
+/// Packets of both directions are numbered together, so a packet that we take from one peer and do
+/// not send to the other shifts all later numbers.
 #[derive(Default)]
 pub(super) struct PacketPeer {
     received: HeldBytes,
     sequence: u8,
-    /// How many packets were taken.
+    /// Number of packets taken.
     packets: usize,
 }
 
 impl PacketPeer {
-    /// Keeps what it sent; a fault once that is more than any packet may have.
+    /// Keeps received bytes; fails once they are more than any packet may have.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), PacketFault> {
         if self.received.rest().len() + bytes.len() > 2 * (HEADER_BYTES + PAYLOAD_BYTES_MAX) {
             return Err(PacketFault::TooLarge);
@@ -68,7 +68,7 @@ impl PacketPeer {
         Ok(())
     }
 
-    /// The payload of its next packet; `None` = not all of it is here.
+    /// Takes the payload of the next packet; `None` if it is incomplete.
     pub(super) fn take(&mut self) -> Result<Option<Vec<u8>>, PacketFault> {
         let Some((length, sequence)) = header(self.received.rest()) else {
             return Ok(None);
@@ -91,20 +91,20 @@ impl PacketPeer {
         Ok(Some(self.received.take(end)[HEADER_BYTES..].to_vec()))
     }
 
-    /// Whether a whole packet is here.
+    /// Reports whether a complete packet is here.
     pub(super) fn has_packet(&self) -> bool {
         let length = header(self.received.rest()).map(|(length, _)| length);
         length.is_some_and(|length| self.received.rest().len() - HEADER_BYTES >= length)
     }
 
-    /// Appends a packet to it with the next number. The payload is no longer than one of
+    /// Appends a packet for the peer with the next number. The payload is no longer than one of
     /// [`Self::take`], or one of ours.
     pub(super) fn put(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         self.write(payload, out);
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// The same, but for the last packet.
+    /// Appends the last packet for the peer.
     pub(super) fn write(&self, payload: &[u8], out: &mut Vec<u8>) {
         let length = u32::try_from(payload.len()).expect("payloads are bounded");
         out.extend_from_slice(&length.to_le_bytes()[..3]);
@@ -112,7 +112,7 @@ impl PacketPeer {
         out.extend_from_slice(payload);
     }
 
-    /// A part of a packet of the other peer with the number that it has for this one.
+    /// Renumbers a part of a packet of the other peer for this one.
     pub(super) fn renumbered(&self, mut part: Vec<u8>) -> Vec<u8> {
         if let Some(number) = part.get_mut(HEADER_BYTES - 1) {
             *number = self.sequence;
@@ -134,13 +134,13 @@ fn header(bytes: &[u8]) -> Option<(usize, u8)> {
 
 const PROTOCOL: u8 = 10;
 
-/// A greeting, with what the login needs of it.
+/// A greeting, and its fields that the login needs.
 #[derive(Debug)]
 pub(super) struct Greeting {
     payload: Vec<u8>,
-    /// The offset of the lower two bytes of its capabilities.
+    /// Offset of the lower two bytes of its capabilities.
     capabilities_at: usize,
-    /// The bytes that the client mixes with its password: 20, fewer of old servers.
+    /// Bytes that the client mixes with its password: 20, or fewer of old servers.
     pub(super) scramble: Vec<u8>,
 }
 
@@ -156,12 +156,12 @@ impl Greeting {
         Ok(Self { payload, capabilities_at, scramble })
     }
 
-    /// Whether the server has TLS.
+    /// Reports whether the server has TLS.
     pub(super) fn offers_tls(&self) -> bool {
         self.payload[self.capabilities_at + 1] & TLS_BITS != 0
     }
 
-    /// The payload for the client, with `CLIENT_SSL` or without it.
+    /// Returns the payload for the client, with `CLIENT_SSL` or without it.
     pub(super) fn offering_tls(mut self, is_offered: bool) -> Vec<u8> {
         let byte = &mut self.payload[self.capabilities_at + 1];
         *byte = *byte & !TLS_BITS | if is_offered { TLS_BITS } else { 0 };
@@ -206,11 +206,11 @@ const LONG_ANSWER: u32 = 1 << 21;
 /// `CLIENT_MULTI_FACTOR_AUTHENTICATION`: the server may ask for another factor.
 pub(super) const FACTORS: u32 = 1 << 28;
 
-/// Capabilities, packet size, character set and filler: all of a request for TLS, and the beginning
-/// of a login.
+/// Length of capabilities, packet size, character set and filler: a whole request for TLS, and the
+/// beginning of a login.
 pub(super) const REQUEST_BYTES: usize = 32;
 
-/// The client's capabilities; a client from before MySQL 4.1 has no 32 bits of them.
+/// Returns the client's capabilities; a client from before MySQL 4.1 has no 32 bits of them.
 pub(super) fn capabilities(payload: &[u8]) -> Result<u32, LoginRefusal> {
     let capabilities = Cursor::new(payload).array().map(u32::from_le_bytes);
     capabilities
@@ -218,7 +218,7 @@ pub(super) fn capabilities(payload: &[u8]) -> Result<u32, LoginRefusal> {
         .ok_or(LoginRefusal::ClientPacket)
 }
 
-/// The payload with `CLIENT_SSL` or without it: a server that finds it in a login waits for TLS.
+/// Sets or clears `CLIENT_SSL`: a server that finds the bit in a login waits for TLS.
 pub(super) fn with_tls(mut payload: Vec<u8>, is_tls: bool) -> Vec<u8> {
     let bits = (TLS >> 8) as u8;
     let byte = &mut payload[1];
@@ -226,15 +226,15 @@ pub(super) fn with_tls(mut payload: Vec<u8>, is_tls: bool) -> Vec<u8> {
     payload
 }
 
-/// The parts of a login (`HandshakeResponse41`) that authentication needs.
+/// Parts of a login (`HandshakeResponse41`) that authentication needs.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Login {
     pub(super) capabilities: u32,
-    /// The answer to the scramble, without its length.
+    /// Answer to the scramble, without its length.
     pub(super) answer: Vec<u8>,
-    /// The range of the answer in the payload, with its length.
+    /// Range of the answer in the payload, with its length.
     answer_range: std::ops::Range<usize>,
-    /// Empty = none was named.
+    /// Name of the plugin; empty = none was named.
     pub(super) plugin: Vec<u8>,
 }
 
@@ -260,7 +260,7 @@ impl Login {
         };
         let answer_range = start..cursor.position();
         if has(DATABASE) {
-            // Some clients set the bit and leave the name out when there is none.
+            // Some clients set the bit but omit an empty name.
             text(&mut cursor);
         }
         let plugin = has(PLUGIN).then(|| last_text(&mut cursor));
@@ -272,8 +272,8 @@ impl Login {
         })
     }
 
-    /// The payload with another answer of one byte. The byte is not NUL, and no other field moves
-    /// its meaning.
+    /// Returns the payload with another answer of one byte. The byte is not NUL, and all other
+    /// fields keep their meaning.
     pub(super) fn with_answer(&self, payload: &[u8], answer: u8) -> Vec<u8> {
         let field = if self.capabilities & (LONG_ANSWER | COUNTED_ANSWER) == 0 {
             [answer, 0]
@@ -285,7 +285,7 @@ impl Login {
     }
 }
 
-/// Bytes up to a NUL, which is taken too.
+/// Reads bytes up to a NUL, which is taken too.
 pub(super) fn text<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
     let length = cursor.rest().iter().position(|byte| *byte == 0)?;
     let text = cursor.take(length);
@@ -293,7 +293,7 @@ pub(super) fn text<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
     text
 }
 
-/// The same; the end of the packet ends it as well.
+/// Reads bytes up to a NUL, or to the end of the packet.
 pub(super) fn last_text<'a>(cursor: &mut Cursor<'a>) -> &'a [u8] {
     let rest = cursor.rest();
     text(cursor).unwrap_or(rest)
@@ -308,32 +308,32 @@ fn counted(cursor: &mut Cursor<'_>) -> Option<usize> {
     }
 }
 
-/// Number, SQL state, and words.
+/// Number, SQL state, and text of an error.
 pub(super) type Words = (u16, &'static str, &'static str);
 
 pub(super) const NO_SERVER: Words =
     (1429, "08S01", "Unable to connect to foreign data source: no MySQL server could be reached");
 
-/// The end of a login before the server had decided it.
+/// Reason to end a login before the server had decided it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum LoginRefusal {
-    /// The client logs in without TLS where that is required.
+    /// Login without TLS where TLS is required.
     PlainClient,
-    /// No request for TLS and no login, or one that may not come now.
+    /// Packet that is neither a request for TLS nor a login, or that may not come now.
     ClientPacket,
     ClientOrder,
     ClientTooLarge,
     ClientTooMany,
-    /// The server greeted with this error.
+    /// Greeting of the server with this error.
     ServerRefused(Vec<u8>),
     ServerProtocol,
-    /// It does not parse, or is too large, or out of order, or came before TLS.
+    /// Packet that does not parse, is too large, out of order, or came before TLS.
     ServerPacket,
     ServerTooMany,
     ServerWithoutTls,
-    /// It was given up after the client had got its greeting.
+    /// Server that was given up after the client had got its greeting.
     ServerLost,
-    /// The password could not be encrypted for the server, or decrypted from the client.
+    /// Password that could not be encrypted for the server, or decrypted from the client.
     Password,
 }
 
@@ -405,7 +405,7 @@ impl LoginRefusal {
         }
     }
 
-    /// The payload of the packet that tells the client: the server's own, or ours.
+    /// Returns the payload of the client's error packet: the server's own, or ours.
     pub(super) fn packet(&self, has_state: bool) -> Vec<u8> {
         match self {
             Self::ServerRefused(payload) => payload.clone(),
@@ -414,8 +414,8 @@ impl LoginRefusal {
     }
 }
 
-/// The payload of `ERR_Packet`. In place of a greeting it has no SQL state: the client has not said
-/// yet that it knows of them.
+/// Makes the payload of `ERR_Packet`. An error in place of a greeting has no SQL state, because the
+/// client has not yet declared that it knows them.
 pub(super) fn error_packet((number, state, words): Words, has_state: bool) -> Vec<u8> {
     let mut payload = vec![ERROR];
     payload.extend_from_slice(&number.to_le_bytes());
@@ -427,12 +427,12 @@ pub(super) fn error_packet((number, state, words): Words, has_state: bool) -> Ve
     payload
 }
 
-/// Number and words of an error packet.
+/// Returns number and text of an error packet.
 pub(super) fn error(payload: &[u8]) -> Option<(u16, String)> {
     let mut cursor = Cursor::new(payload);
     cursor.u8().filter(|first| *first == ERROR)?;
     let number = cursor.array().map(u16::from_le_bytes)?;
-    // The SQL state, if there is one, is of five characters.
+    // The SQL state, if there is one, has five characters.
     let words = match cursor.rest() {
         [b'#', _, _, _, _, _, words @ ..] | words => words,
     };

@@ -1,48 +1,48 @@
 //! Channel binding in a login to PostgreSQL ("SASL Authentication" in its documentation, RFC 5802
-//! section 6): what a server offers, and what a client chooses of it.
+//! section 6): the server's offer, and the client's choice.
 //!
 //! The client proves with its password what it chose and what it believed to be offered, so that
-//! neither can be rewritten later. Only a client without TLS may be offered less: it says that it
-//! has no binding, and a server under TLS takes that.
+//! neither can be rewritten later. Only a client without TLS may be offered less: it declares that
+//! it has no binding, and a server under TLS accepts that.
 
 use crate::starttls::held::HeldBytes;
 
-/// The mechanism that binds a login to the certificate that the server shows.
+/// Mechanism that binds a login to the certificate that the server shows.
 const BOUND: &[u8] = b"SCRAM-SHA-256-PLUS\0";
 
-/// The longest offer that is rewritten, in bytes; servers send fewer than 50.
+/// Longest offer that is rewritten, in bytes; servers send fewer than 50.
 const OFFER_BYTES_MAX: usize = 1 << 10;
 
-/// The limit for what comes before the offer, in bytes: a few notices at most. A server that goes
-/// on for longer has its offer passed as it is.
+/// Limit for messages before the offer, in bytes: at most a few notices. Beyond it the offer passes
+/// unchanged.
 const NOTICES_BYTES_MAX: usize = 64 << 10;
 
-/// A message's type and its length, which counts itself.
+/// Length of a message's type and its length, which counts itself.
 const HEAD_BYTES: usize = 5;
 
-/// The watch over a client's login to a server under TLS.
+/// Watch over a client's login to a server under TLS.
 #[derive(Debug, Default)]
 pub(super) enum Login {
     #[default]
     Passing,
-    /// The client's first message, and how much of its startup packet comes before that.
+    /// First message of the client, and how much of its startup packet comes before that.
     Choice(usize, Vec<u8>),
     Offer(OfferWatch),
 }
 
-/// The server's messages up to its offer.
+/// Messages of the server up to its offer.
 #[derive(Debug, Default)]
 pub(super) struct OfferWatch {
-    /// How much of a message passes that has begun.
+    /// Bytes that still pass of a message that has begun.
     passing: usize,
-    /// How much has passed.
+    /// Bytes that have passed.
     passed: usize,
     held: HeldBytes,
 }
 
 impl Login {
-    /// Takes what the client sent, which passes. Whether it binds its login; `None` = that is not
-    /// known yet, or not looked at.
+    /// Takes bytes of the client, which pass. Returns whether it binds its login; `None` if that is
+    /// not known yet, or not watched.
     pub(super) fn client_sent(&mut self, bytes: &[u8]) -> Option<bool> {
         let Self::Choice(startup, message) = self else {
             return None;
@@ -58,7 +58,7 @@ impl Login {
         is_bound
     }
 
-    /// Takes what the server sent, and appends what the client gets of it.
+    /// Takes bytes of the server, and appends those for the client.
     pub(super) fn server_sent(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let Self::Offer(watch) = self else {
             return out.extend_from_slice(bytes);
@@ -68,7 +68,7 @@ impl Login {
         }
     }
 
-    /// The part of a message that was held for the rest of it.
+    /// Returns the part of a message that was held for the rest of it.
     pub(super) fn server_ended(&mut self) -> Vec<u8> {
         match self {
             Self::Offer(watch) => watch.held.take_all(),
@@ -76,14 +76,14 @@ impl Login {
         }
     }
 
-    /// Whether nothing is looked at any more.
+    /// Reports whether the watch is over.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Passing)
     }
 }
 
 impl OfferWatch {
-    /// Appends what the client gets now, and returns whether that is all there is to watch.
+    /// Appends the bytes for the client, and returns whether the watch is over.
     fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         self.held.push(bytes);
         loop {
@@ -118,8 +118,8 @@ fn length(message: &[u8]) -> Option<usize> {
     usize::try_from(length).ok()
 }
 
-/// Whether a client's first message is a SASLInitialResponse with binding; `None` = too little of
-/// it has come.
+/// Reports whether a client's first message is a SASLInitialResponse with binding; `None` if too
+/// little of it has come.
 fn binds(message: &[u8]) -> Option<bool> {
     if *message.first()? != b'p' {
         return Some(false);
@@ -129,12 +129,12 @@ fn binds(message: &[u8]) -> Option<bool> {
     if name[..end] != BOUND[..end] {
         return Some(false);
     }
-    // A password may have these letters, but nothing comes behind it.
+    // A password may have these letters, but then nothing follows.
     let is_password = length(message) == Some(HEAD_BYTES - 1 + BOUND.len());
     (end == BOUND.len()).then_some(!is_password)
 }
 
-/// An AuthenticationSASL without binding if it offers anything else; other messages as they are.
+/// Removes binding from an AuthenticationSASL with other offers; keeps other messages.
 fn without_binding(message: &[u8]) -> Vec<u8> {
     const SASL: [u8; 4] = 10_u32.to_be_bytes();
     let (head, body) = message.split_at(HEAD_BYTES);
