@@ -16,8 +16,7 @@ use rcgen::{
 use crate::directory::Directory;
 use crate::leaf::{Key, Leaf};
 
-/// Converts seconds of Unix time to a certificate's date. A macro, because the type's crate is no
-/// dependency of ours.
+/// Converts Unix time to a certificate's date; a macro, as the type's crate is not ours.
 macro_rules! date_time {
     ($seconds:expr) => {
         date_time_ymd(1970, 1, 1) + Duration::from_secs($seconds)

@@ -1,7 +1,6 @@
-//! `cargo bench -p proxy --bench new_connection`: measures the cost of a new connection before its
-//! handshake, in CPU time, on one thread: the choice of its service by the number of names at its
-//! address, and lists of networks and limits of one source (admission, handshake end, connection
-//! end).
+//! `cargo bench -p proxy --bench new_connection`: CPU time of a new connection before its
+//! handshake, on one thread: choice of its service by the number of names at its address, and lists
+//! of networks and limits of one source (admission, handshake end, connection end).
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv6Addr};

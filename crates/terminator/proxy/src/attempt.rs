@@ -208,8 +208,7 @@ pub(crate) struct Rivals {
 struct Rival {
     attempt: Attempt,
     socket: Socket,
-    /// Whether the address was ejected: nobody waits for this dial, and it goes on after another
-    /// wins.
+    /// Whether the address was ejected: nobody waits, and the dial outlasts a race.
     is_trial: bool,
 }
 
@@ -288,9 +287,8 @@ impl Rivals {
         Some((rival.attempt, rival.socket))
     }
 
-    /// Ends the race after another dial, begun at `winner_started`, was answered. No connection
-    /// waits again for the dials that it has overtaken; trials go on. Returns the places of dials
-    /// that have not failed.
+    /// Ends the race after another dial, begun at `winner_started`, was answered; trials go on. No
+    /// connection waits again for dials it has overtaken. Returns the places of the unharmed ones.
     pub(crate) fn settle(
         &mut self,
         service: &Service,

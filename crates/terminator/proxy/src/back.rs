@@ -41,8 +41,7 @@ impl Back {
         }
     }
 
-    /// Sends two pieces, in order; returns how many bytes were taken. `None` = the back takes no
-    /// more.
+    /// Sends two pieces, in order; returns how much was taken. `None` = no more is taken.
     pub(crate) fn send(&mut self, pieces: [&[u8]; 2]) -> Option<usize> {
         match self {
             Self::Server(socket) => match pieces {

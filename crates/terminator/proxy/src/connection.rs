@@ -44,8 +44,7 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
     /// Whether the next answer is the last.
     pub(crate) is_draining: bool,
-    /// Bytes that may move at once: of those that we encrypt, and of those that the kernel
-    /// encrypts.
+    /// Bytes that may move at once, of those that we encrypt and that the kernel encrypts.
     pub(crate) bulk_bytes: [usize; 2],
     /// Bytes moved in this turn.
     pub(crate) moved: usize,

@@ -2,10 +2,8 @@
 //!
 //! The kernel gives the lowest free number, so a high one says that few are left: whoever got one
 //! of the last closes it again. So refusing a connection never waits for a descriptor, and files
-//! leave some for connections.
-//!
-//! A worker's pipes are here too: kernel buffers for bytes that go from a server to a client
-//! unseen. A connection holds one only while bytes are in it or more are coming.
+//! leave some for connections. Also holds a worker's pipes: kernel buffers for bytes that go from a
+//! server to a client unseen. A connection holds one only while bytes are in it or coming.
 
 use std::os::fd::{AsFd, AsRawFd};
 

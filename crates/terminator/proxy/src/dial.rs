@@ -20,8 +20,7 @@ use crate::driver::{Driver, EventSource, Socket};
 use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
 use crate::service::{Affinity, Service, affinity_of};
 
-/// First pause before busy servers are dialled again; each further pause is twice as long, up to
-/// `PAUSE_MAX`.
+/// First pause before busy servers are dialled again; doubled each time, up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
@@ -214,9 +213,8 @@ impl Dial {
         chosen
     }
 
-    /// Returns the next of all addresses that has not been dialled: also of servers that are
-    /// disabled, down or full, because they may hold the older connections that the request is
-    /// about.
+    /// Returns the next address not yet dialled: also of servers that are disabled, down or full,
+    /// because they may hold older connections that the client's bytes are about.
     fn choose_next(&mut self, service: &Service) -> Chosen {
         self.pause = None;
         let connected = self.attempt.as_ref().map(|one| &one.picked);
@@ -510,8 +508,8 @@ impl Dial {
         }
     }
 
-    /// Handles a failed TLS handshake with a connected server. If the client's name decides what
-    /// servers have to prove (`is_of_client`), the failure says nothing about the server.
+    /// Handles failed TLS with a connected server. If the client's name decides what servers have
+    /// to prove (`is_of_client`), the failure says nothing about the server.
     ///
     /// # Errors
     /// Returns how the connection ends, if no other server would do better.

@@ -34,8 +34,7 @@ pub(crate) struct InheritedKeepalive {
 }
 
 impl InheritedKeepalive {
-    /// Notes that up to `accepted` connections came; returns the time for the next ones, if it
-    /// changes.
+    /// Notes up to `accepted` new connections; returns the next ones' time, if it changes.
     pub(crate) fn next(&mut self, accepted: usize, idle: Option<Duration>) -> Option<Duration> {
         let idle = idle.filter(|idle| idle.as_secs() >= PARTS)?;
         self.accepted += accepted;

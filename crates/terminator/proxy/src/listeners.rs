@@ -1,5 +1,4 @@
-//! A worker's listening sockets: which are watched, and how many connections are accepted at a
-//! time.
+//! A worker's listening sockets: which are watched, and how many connections are accepted at once.
 //!
 //! The worker decides what happens to a connection.
 

@@ -52,8 +52,7 @@ pub struct ServiceOptions {
     pub starttls: Option<Starttls>,
     /// Limits of time for each part of a connection.
     pub timeouts: Timeouts,
-    /// Largest number of open connections of this service over all workers; `None` = only the
-    /// process's limit.
+    /// Limit of open connections over all workers; `None` = only the process's limit.
     pub connections_max: Option<u32>,
 }
 

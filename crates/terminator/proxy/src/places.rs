@@ -1,9 +1,7 @@
-//! Places at servers with a connection limit, shared by all workers, and a connection's hold on
-//! them.
+//! Places at servers with a connection limit, shared by all workers.
 //!
-//! Handles the lock, which is held for one choice, and the wake-ups across workers.
-//! `backend::places` orders the turns. Both a place and a turn are given back when they are
-//! dropped.
+//! Handles the lock, which is held for one choice, and wake-ups across workers; `backend::places`
+//! orders the turns. Both a place and a turn are given back when they are dropped.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

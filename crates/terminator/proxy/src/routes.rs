@@ -183,8 +183,7 @@ impl Candidates {
         self.by_protocol.is_empty() && self.any.is_none()
     }
 
-    /// Adds a service. The error holds the place of the service that has these clients, and the
-    /// protocol.
+    /// Adds a service. The error holds the place of the present one, and the protocol.
     fn add(&mut self, place: usize, protocols: &[Vec<u8>]) -> Result<(), (usize, Option<Vec<u8>>)> {
         if protocols.is_empty() {
             return match self.any.replace(place) {

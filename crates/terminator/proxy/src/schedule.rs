@@ -154,8 +154,7 @@ const WAKE_AFTER: Duration = Duration::from_millis(10);
 /// close in time, or this host too busy to gain anything.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
 
-/// Largest number of events in a quiet turn. With more, a worker seldom sleeps, and one more event
-/// costs little.
+/// Events in a quiet turn. With more, a worker seldom sleeps, and one more costs little.
 pub(crate) const EVENTS_MAX: usize = 4;
 
 /// Lingering connections that are read in a turn: each may have something to relay.
@@ -213,8 +212,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Number of waiting newcomers from which their hellos are read to order them.
 const CROWD: usize = 8;
 
-/// Bytes read of a hello: enough with a key share of ML-KEM and a ticket, behind a PROXY header as
-/// well.
+/// Bytes read of a hello: enough for ML-KEM's key share, a ticket and a PROXY header.
 pub(crate) const HELLO_BYTES: usize = 4 << 10;
 
 /// Time that newcomers with a session may use for each unit that the others use, while both wait.

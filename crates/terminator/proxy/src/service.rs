@@ -60,8 +60,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Returns the ending if no server is up; servers that an operator disabled are named, because
-    /// that cause can be undone.
+    /// Returns the ending if no server is up; names disabled ones, as that can be undone.
     pub(crate) fn none_available(&self) -> Ending {
         match self.pool.borrow().taken_out() {
             (0, _) => Ending::new(Reason::NoServerAvailable),

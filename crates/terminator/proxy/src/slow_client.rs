@@ -1,10 +1,10 @@
 //! Decides whether a client takes what it is sent as fast as its service demands.
 //!
-//! The rule only, without socket or clock. The bytes that count are those that the client has
-//! acknowledged, not those that the kernel has taken: the kernel holds some MiB, and takes more
-//! only once a third of it is gone. A client is watched from when the kernel takes no more until
-//! everything is acknowledged. A client that took everything that was on its way when a window
-//! began is not slow, whatever it did in the rest of it.
+//! Holds the rule, neither socket nor clock. Acknowledged bytes count, not those that the kernel
+//! has taken: it holds some MiB, and takes more only once a third of it is gone. A client is
+//! watched from when the kernel takes no more until everything is acknowledged. A client that took
+//! everything that was on its way when a window began is not slow, whatever it did in the rest of
+//! it.
 
 use std::time::Instant;
 

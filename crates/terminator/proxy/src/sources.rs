@@ -43,8 +43,7 @@ struct SourcePart {
 struct Source {
     connections: u32,
     handshakes: u32,
-    /// Time at which all connections so far would have come at the limit's pace (GCRA, ITU-T
-    /// I.371).
+    /// Time by which all so far would have come at the limit's pace (GCRA, ITU-T I.371).
     arrived_by: Instant,
 }
 
@@ -211,8 +210,7 @@ fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
 /// while others that work hold the limit: they would only displace each other.
 const DISPLACEABLE_PART: u64 = 8;
 
-/// Reports whether a newcomer may take one of the displaceable places, with this number of places
-/// in all.
+/// Reports whether a newcomer may take one of the displaceable places, of `all` places.
 pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
     displaceable > 0 && displaceable * DISPLACEABLE_PART >= all
 }

@@ -46,9 +46,8 @@ mod control;
 /// Time that a spare buffer waits to be used before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Delay of a turn from which the worker counts as stalled: the process was stopped, the machine
-/// paused, or its core was taken. Everybody who waited for it gets as much time, before a timer
-/// fires.
+/// Delay of a turn that counts as a stall: the process was stopped, the machine paused, or its core
+/// taken. Everybody who waited gets as much time to go on, before a timer fires.
 const STALL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Worker {
@@ -470,8 +469,7 @@ impl Worker {
         }
     }
 
-    /// Returns a timer's connection, which has none then; `None` = the timer does not count any
-    /// more.
+    /// Returns a timer's connection and clears its timer; `None` = the timer is outdated.
     fn take_timer(&mut self, (owner, tick): (u64, u64)) -> Option<ConnectionId> {
         let id = ConnectionId::of(owner);
         let connection = self.connections.find(id)?;

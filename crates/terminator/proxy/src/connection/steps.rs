@@ -163,8 +163,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Handles socket errors first: a client that has reset its connection costs no cryptography
-    /// and no dial.
+    /// Handles failed sockets first: a client's reset saves cryptography and a dial.
     pub(super) fn take_failures(&mut self, context: &mut Context<'_>) {
         if self.front.has_failed() {
             let error = self.front.take_error();

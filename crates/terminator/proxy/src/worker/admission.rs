@@ -24,8 +24,7 @@ use crate::listeners::ReadyListeners;
 use crate::service::Service;
 use crate::sources::{Allowance, SourcePlace, is_worth_displacing};
 
-/// Connections that are considered for displacement until one is found whose bytes do not wait for
-/// this very worker.
+/// Connections searched for the oldest one whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -36,8 +35,7 @@ enum AdmissionLimit<'a> {
 }
 
 impl AdmissionLimit<'_> {
-    /// Returns the stages whose connections hold places of the limit without having relayed
-    /// anything.
+    /// Returns the stages that hold places of the limit without having relayed anything.
     fn stages(self) -> &'static [DisplaceableStage] {
         match self {
             Self::Handshakes => DisplaceableStage::HANDSHAKING,

@@ -143,8 +143,7 @@ impl<'a> Simulation<'a> {
         all - self.failures_before
     }
 
-    /// Returns the services of a schedule, in their order: those that share an address are served
-    /// together.
+    /// Returns a schedule's services, in order: those that share an address come together.
     fn served(script: &Script) -> Vec<usize> {
         let parts = script.clients.iter();
         let mut served: Vec<usize> = parts.map(|part| part.service).collect();

@@ -69,8 +69,7 @@ fn outcome(host: &SimulatedHost, script: &Script) -> Result<Vec<(&'static str, S
     })
 }
 
-/// Finds the same failure with fewer steps. Each run has a new host, so no failure affects the
-/// next.
+/// Finds the same failure with fewer steps, on a new host for each run.
 fn shrunk(script: Script) -> (Script, String) {
     let again = |script: &Script| outcome(&SimulatedHost::new(), script).err();
     let mut least = script;
