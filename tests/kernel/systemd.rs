@@ -8,7 +8,7 @@ const SESSION: &str = include_str!("systemd/session.sh");
 
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pkg/systemd/lariat.service");
 
-/// The machine's files are gone with it: this writes to `/etc` and `/usr/bin`.
+/// Fails outside of a throw-away machine, because the test writes to `/etc` and `/usr/bin`.
 fn assert_in_a_machine() {
     let command_line = fs::read_to_string("/proc/cmdline").unwrap();
     assert!(command_line.contains("lariat-machine."), "only tests/kernel/machine may run this");
