@@ -218,7 +218,7 @@ fn a_clock_that_jumps_costs_no_certificate_and_makes_no_loop_of_orders() {
     let pebble = Pebble::start(&site);
     let address = pebble.asked[0];
     let service = pebble.service(&site, "tls", address, "domains = [\"localhost\"]");
-    // By a clock that is ahead, the issued certificate has expired; no retry loop follows.
+    // The issued certificate has expired by a clock that is ahead; no retry loop follows.
     clock.set(400 * DAY);
     let command = clock.command(&lariat::command());
     let lariat = Lariat::start_by(command, &(folder(&site) + &service));

@@ -30,7 +30,7 @@ enum Ability {
 }
 use Ability::{Change, Compress, FetchKey, Prepare, Sha256, Signed};
 
-/// Returns how a driver is told to compress.
+/// Returns a driver's option to compress.
 fn compressed(driver: &str) -> &'static str {
     match driver {
         "mariadb" | "mysql" => "-useCompression=true",
@@ -162,7 +162,7 @@ fn passwords_by_rsa_reach_a_server_without_tls() {
     }
 }
 
-/// Returns how a driver without TLS is told to take the server's key.
+/// Returns the options by which a driver without TLS takes the server's key.
 fn taking_key(driver: &str) -> &'static [&'static str] {
     match driver {
         "mariadb" | "mysql" => &["-allowPublicKeyRetrieval=true"],

@@ -11,7 +11,7 @@ fn login<'a>(service: &Service, ca: Option<&'a Path>) -> Login<'a> {
     Login { address: service.address, user: "ann", password: "secret", ca }
 }
 
-/// Returns how a driver is told to begin with TLS.
+/// Returns a driver's option to begin with TLS.
 fn direct(driver: &str) -> &'static str {
     match driver {
         "psycopg" | "pgx" => "sslnegotiation=direct",

@@ -1,4 +1,4 @@
-//! How connections end where the kernel encrypts: cleanly, with an alert, or abruptly.
+//! Ends of connections where the kernel encrypts: cleanly, with an alert, or abruptly.
 
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;

@@ -159,7 +159,7 @@ const HUGE: usize = 32 << 20;
 fn a_file_that_shrinks_is_cut_and_never_padded() {
     let bench = Bench::files(|service| service);
     let whole = pattern(HUGE);
-    // Less than has been sent, and more.
+    // A length below what has been sent, and one above.
     for (client, left) in Client::of_each_version(&bench.site).iter().zip([2 << 20, 24 << 20]) {
         let path = bench.folder.write("huge", &whole);
         let mut connection = client.connect(bench.service.address);

@@ -1,7 +1,6 @@
 //! Behaviour of `lariat` on kernels that have TLS: one module per behaviour.
 //!
-//! These tests fail on other kernels. `./run-tests` runs them in virtual machines; CONTRIBUTING.md
-//! says how.
+//! `./run-tests` runs these tests in virtual machines; CONTRIBUTING.md says how.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 

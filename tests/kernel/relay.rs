@@ -112,8 +112,7 @@ fn a_servers_reset_is_no_clean_end() {
         connection.send(b"xx");
         let mut got = Vec::new();
         connection.read_to_cut(&mut got);
-        // Bytes that the kernel has not given us when the reset comes are lost, as on any
-        // connection.
+        // Bytes not yet read when the reset comes are lost, as on any connection.
         assert!(got == pattern(LONG)[..got.len()], "nothing but a beginning");
     }
     resetting.join().unwrap();

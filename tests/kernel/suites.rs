@@ -3,7 +3,7 @@
 use suite::kernel::{Bench, LARGE, pattern};
 use suite::prelude::*;
 
-/// How `curl` is told to offer only one suite.
+/// Options by which `curl` offers only one suite.
 const SUITES: [[&str; 4]; 6] = [
     ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"],
     ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"],

@@ -35,7 +35,7 @@ fn the_unit_starts_reloads_restarts_and_is_watched() {
     fs::create_dir_all("/run/systemd/system").unwrap();
     fs::write("/run/systemd/system/session.service", unit).unwrap();
     run(Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"])).success();
-    // It takes a dozen seconds, and three times that on a loaded host.
+    // The session takes a dozen seconds, and three times that on a loaded host.
     let mut systemd = Command::new("timeout");
     systemd
         .args([

@@ -18,8 +18,7 @@ pub fn dump_page(url: &str, budget_ms: u32) -> String {
     run(command.arg("--ignore-certificate-errors")).success()
 }
 
-/// Reports whether [`draw`] keeps pictures: `PICTURES` names their folder below the repository's
-/// root.
+/// Reports whether [`draw`] keeps pictures, in the folder that `PICTURES` names.
 pub fn keeps_pictures() -> bool {
     env::var_os("PICTURES").is_some()
 }

@@ -18,8 +18,7 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Starts an HTTP server that takes a PROXY header and answers with `body`, a haproxy log
-    /// format.
+    /// Starts an HTTP server that takes a PROXY header and answers by a haproxy log format.
     pub fn receive_proxy(body: &str) -> Self {
         Self::start_with(
             "",
@@ -30,8 +29,7 @@ impl Haproxy {
         )
     }
 
-    /// Starts a TCP forwarder to `target` that sends a PROXY header: `send-proxy` or
-    /// `send-proxy-v2`.
+    /// Starts a TCP forwarder that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
     pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
         Self::start_with("", "", &format!("mode tcp\n server target {target} {how}\n"))
     }

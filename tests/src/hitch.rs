@@ -42,7 +42,7 @@ impl Hitch {
         command.arg("--config").arg(&configuration);
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
-        // Another process may have tried the port at that moment.
+        // A different process may have tried the port at that moment.
         until_true("a worker of hitch", || {
             running.assert_running();
             let said = running.stdout() + &running.stderr();

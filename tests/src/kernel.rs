@@ -37,8 +37,7 @@ pub struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// Reads the counts. Panics if the kernel has no TLS, because these tests are for kernels that
-    /// have.
+    /// Reads the counts. Panics if the kernel has no TLS.
     pub fn read() -> Self {
         let text = fs::read_to_string(COUNTS);
         let text = text.unwrap_or_else(|error| {
@@ -131,8 +130,7 @@ impl Bench {
         until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
 
-    /// Returns the plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`,
-    /// `user-space`.
+    /// Returns the plaintext bytes sent by `sendfile`, `splice`, `kernel` or `user-space`.
     pub fn sent(&self, path: &str) -> f64 {
         let metrics = self.lariat.metrics();
         metrics.sum("lariat_sent_bytes_total", &[("path", path)])
@@ -152,8 +150,7 @@ impl Bench {
     }
 }
 
-/// Returns bytes in which a lost or moved one shows. A shorter pattern is the beginning of a
-/// longer.
+/// Returns bytes in which a lost or moved one shows; shorter patterns are prefixes.
 pub fn pattern(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut bytes = Vec::with_capacity(length + 4);

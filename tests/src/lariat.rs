@@ -272,7 +272,7 @@ impl Lariat {
                 let line = fs::read_to_string(format!("/proc/{child}/cmdline"));
                 line.is_ok_and(|line| line.starts_with(name))
             };
-            // Of two worker processes, the former drains.
+            // The former of two worker processes drains.
             let mut children = children.iter().flat_map(|some| some.split_whitespace());
             children.rfind(is_it)?.parse().ok().map(process_id)
         })

@@ -62,8 +62,7 @@ impl Mariadb {
         Self { address, socket, _running: running, _directory: directory }
     }
 
-    /// Starts a server that speaks TLS with the site's certificate, and refuses clients without
-    /// TLS.
+    /// Starts a server with the site's certificate that refuses clients without TLS.
     pub fn requiring_tls(site: &Site) -> Self {
         let path = site.path("site.pem");
         let path = path.display();

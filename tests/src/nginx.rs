@@ -76,8 +76,7 @@ impl Nginx {
         self.running.id()
     }
 
-    /// Starts nginx with the servers of these `stream` and `http` blocks, which listen at the
-    /// address.
+    /// Starts nginx with these `stream` and `http` blocks, which listen at the address.
     pub fn configured(stream: &str, http: &str, address: SocketAddr) -> Self {
         let text = format!(
             "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n{MAIN}\

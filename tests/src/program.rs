@@ -35,8 +35,7 @@ impl Finished {
         assert!(self.stderr.contains(words), "no {words:?}: {self:?}");
     }
 
-    /// Panics unless the program ended with this code and its standard error contains all these
-    /// words.
+    /// Panics unless it ended with this code and its standard error has all these words.
     #[track_caller]
     pub fn assert_fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code(), code, "{self:?}");
@@ -154,8 +153,7 @@ impl Running {
         }
     }
 
-    /// Takes the writing end of its input; `None` unless it was started with a pipe, or if taken
-    /// before.
+    /// Takes the writing end of its input, once; `None` if it has no pipe.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }

@@ -1,5 +1,4 @@
-//! A reader of PROXY headers (haproxy's proxy-protocol.txt), written independently of the
-//! product's.
+//! A reader of PROXY headers (haproxy's proxy-protocol.txt), independent of the product's.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -57,8 +57,7 @@ impl Redis {
         Self::sentinel_by(&mut command(), service, (&ip, port), "")
     }
 
-    /// Starts a sentinel by a command and with more lines of configuration; the master may have a
-    /// name.
+    /// Starts a sentinel by a command with more configuration; the master may have a name.
     pub fn sentinel_by(
         command: &mut Command,
         service: &str,

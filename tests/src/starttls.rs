@@ -86,7 +86,7 @@ pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
     run(initdb.current_dir(directory.path())).success();
     let own = fs::read(site.path("site.pem")).expect("the site's own file");
     let pem = directory.write("data/own.pem", own);
-    // Others may not read a key.
+    // No other user may read a key.
     run(Command::new("chmod").arg("600").arg(&pem)).success();
     give(&pem, "postgres");
     fs::write(data.join("pg_hba.conf"), format!("{hba}\n")).expect("our own directory");
@@ -229,7 +229,7 @@ pub fn inn(tls: Option<&Site>) -> Foreign {
     let own = tls.map_or_else(String::new, |site| {
         let pem = fs::read(site.path("site.pem")).expect("the site's own file");
         let path = directory.write("own.pem", pem);
-        // Others may not read a key.
+        // No other user may read a key.
         run(Command::new("chmod").arg("600").arg(&path)).success();
         format!("tlscertfile: {0}\ntlskeyfile: {0}\n", path.display())
     });

@@ -217,7 +217,7 @@ fn each_command_on_the_pages_is_understood() {
                 continue;
             }
             if !line.starts_with("lariat ") && !line.starts_with("lariat-lab ") {
-                // Where commands are shown with their output, the other lines are output.
+                // The other lines are output, where commands are shown with it.
                 assert!(place.ends_with("console"), "{place}: nobody runs: {line}");
                 continue;
             }

@@ -65,8 +65,7 @@ fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
     words.fold(0, |sum, word| mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight"))))
 }
 
-/// Returns a number in which each bit depends on all bits of `number` (the finaliser of
-/// SplitMix64).
+/// Mixes all bits of a number into each bit (the finaliser of SplitMix64).
 pub(super) fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,7 +96,7 @@ impl Stream {
 
 /// Makes the kernel send RST as soon as the socket is closed, whatever waits to be sent.
 pub(super) fn reset_on_close(socket: &TcpStream) {
-    // It fails on a socket that is reset already.
+    // The call fails on a socket that is reset already.
     let _ = set_socket_linger(socket, Some(Duration::ZERO));
 }
 

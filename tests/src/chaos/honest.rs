@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-/// One client after the other, by seed.
+/// A visitor that runs one client after the other, by seed.
 pub(super) struct Visitor<'a> {
     journal: &'a Journal,
     clients: [Client; 3],

@@ -1,4 +1,4 @@
-//! One phase: clients of every kind at once, while the script's faults come and are mended.
+//! Runs one phase: clients of every kind at once, while the script's faults come and are mended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -90,8 +90,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     Counted { tally, records }
 }
 
-/// Pauses after an act. Clients that reset or truncate take no time, and must not use the whole
-/// CPU.
+/// Pauses after an act, because some take no time and must not use the whole CPU.
 fn rest(hostility: Hostility) {
     let milliseconds = match hostility {
         Hostility::Truncating | Hostility::Resetting | Hostility::Garbage => 20,

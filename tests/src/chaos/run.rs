@@ -67,8 +67,7 @@ pub fn run(plan: &Plan, journal: &Arc<Journal>) {
 }
 
 impl Plan {
-    /// Makes a plan from the environment: `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and
-    /// `NAME_PHASES`.
+    /// Reads a plan from `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
     pub fn of_environment(name: &str, seconds: u64) -> Self {
         let setting = |what: &str| {
             let text = env::var(format!("{name}_{what}")).ok()?;
@@ -341,8 +340,7 @@ fn has_settled(rig: &Rig) -> Option<()> {
     (rig.log.count() == count).then_some(())
 }
 
-/// Checks that only we killed worker processes, and that no connection ended by a fault of
-/// Lariat's.
+/// Checks that only we killed worker processes, and no connection ended by Lariat's fault.
 fn check_restarts(rig: &Rig, books: &Books) {
     let status = rig.status().unwrap_or_default();
     let restarts = status["process"]["metrics"]["worker_process_restarts"].as_u64();

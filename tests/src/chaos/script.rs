@@ -60,7 +60,7 @@ pub const FAULTS: [Fault; 16] = [
     Fault::JumpClock,
 ];
 
-/// One phase in this many has no fault: there, nothing may fail and all books agree to the byte.
+/// Interval of phases without a fault: there, nothing may fail and all books agree to the byte.
 const CALM_EVERY: u64 = 4;
 
 /// Load by `lariat-lab load`: each kind of handshake, kept connections, early data, each close.
@@ -122,8 +122,7 @@ impl Phase {
         phase
     }
 
-    /// Makes a phase without faults, but with misbehaving clients: rude ones, and a reload at
-    /// times.
+    /// Makes a phase without faults, but with rude clients, and a reload at times.
     pub fn of_soak(seed: u64, number: u64) -> Self {
         const RELOAD_EVERY: u64 = 10;
         let mut phase = Self::by_seed(seed, number);

@@ -120,8 +120,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(one.stdout, other.stdout);
 }
 
-/// The simulation counts by groups, so a thousand nodes with 10⁸ clients take no more time than a
-/// short farm.
+/// Counts by groups, so a thousand nodes with 10⁸ clients take no longer than a short farm.
 #[test]
 fn a_thousand_nodes_serve_as_many_as_come() {
     let desk = Folder::with(&[]);

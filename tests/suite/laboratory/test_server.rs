@@ -241,7 +241,7 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
         let is_open = slow.write_all(b"x").is_ok();
         !is_open || matches!(watcher.read(&mut [0]), Ok(0))
     });
-    // The same holds for a client that asks for much and takes nothing.
+    // A client that asks for much and takes nothing is given up too.
     let mut lazy = tcp(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
     until_true("the lazy one to be given up", || lazy.write_all(b"x").is_err());

@@ -27,7 +27,7 @@ fn testssl(site: &Site, address: SocketAddr) -> Findings {
     command.arg("--add-ca").arg(site.ca());
     command.arg(format!("localhost:{}", address.port()));
     let mut running = Running::start(&mut command);
-    // Its exit code counts what it finds wrong.
+    // The exit code counts the program's findings.
     let ended = within(MINUTES, || running.ended());
     let text = fs::read_to_string(&file).unwrap_or_default();
     assert!(ended.is_some() && !text.is_empty(), "{}", running.stdout());
@@ -113,9 +113,8 @@ fn of_old_versions(node: &Value, theirs: &Findings) {
     }
 }
 
-/// Compares resumption. The program resumes TLS 1.2 once by each kind, if no newer version is
-/// spoken: in TLS 1.3 its client often ends before the tickets come, and it reports a connection
-/// problem.
+/// Compares resumption of TLS 1.2, once by each kind, if no newer version is spoken: in TLS 1.3 the
+/// program often ends before the tickets come, and reports a connection problem.
 fn resumption(node: &Value, theirs: &Findings) {
     if node["versions"][0]["spoken"] == true {
         return;

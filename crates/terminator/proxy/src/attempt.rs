@@ -1,5 +1,5 @@
-//! One dial of a server at one address, and the further dials of the same connection: races between
-//! a server's addresses (RFC 8305), and trials of ejected addresses.
+//! Dials one server at one address, and the further dials of the same connection: races between a
+//! server's addresses (RFC 8305), and trials of ejected addresses.
 //!
 //! Handles the bookkeeping of each dial, what its failure says about whom, and the timing of
 //! rivals. `dial` chooses the address and decides what follows.
@@ -201,7 +201,7 @@ pub(crate) struct Rivals {
     all: Vec<Rival>,
     /// Time to dial the next address, if none has answered.
     next_at: Option<Instant>,
-    /// Whether a rival had an event.
+    /// Whether an event of a rival was noted.
     is_noted: bool,
 }
 

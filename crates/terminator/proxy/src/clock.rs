@@ -51,7 +51,7 @@ pub(crate) struct Timers {
     start: Instant,
     ticks: u64,
     slots: Vec<Vec<(u64, u64)>>,
-    /// One bit per slot: the slot has entries.
+    /// Bitmap of the slots that have entries.
     occupied: [u64; SLOTS / 64],
 }
 

@@ -1,4 +1,4 @@
-//! One connection with its sockets: moves bytes between them and its state machine.
+//! Moves bytes between a connection's sockets and its state machine.
 //!
 //! Handles the client's socket and the back, and when to call them. `flow` interprets the bytes.
 
@@ -57,7 +57,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
     Wait,
-    /// Another turn, after the other connections.
+    /// The connection needs a further turn, after the others.
     Again,
     Over,
 }
@@ -91,11 +91,11 @@ pub(crate) struct Connection {
     is_bulk: bool,
     /// Whether the connection counts among the handshakes in progress.
     pub(crate) is_counted_handshaking: bool,
-    /// Its entries among the connections that have relayed nothing.
+    /// Entries in the lists of connections that have relayed nothing.
     pub(crate) listed: Option<DisplaceableEntry>,
     splice: Splice,
     slow_client: SlowClient,
-    /// Time at which the kernel is told to probe the server.
+    /// Time at which the kernel begins to probe the server.
     keep_alive_at: Option<Instant>,
     counted_up: u64,
     counted_down: u64,
@@ -442,7 +442,7 @@ impl Connection {
             FileSent::Unfit => files.range_unfit(),
             FileSent::Failed => self.handle(Event::FrontFailed, context),
         }
-        // Another way of sending is left.
+        // The file is sent in a different way.
         1
     }
 

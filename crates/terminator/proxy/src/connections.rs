@@ -69,7 +69,7 @@ impl Connections {
     }
 }
 
-/// Counts a handshake, and the fate of the session that the client offered with it.
+/// Counts a handshake, and what became of the session that the client offered with it.
 pub(crate) fn count_handshake(connection: &Connection) {
     let facts = connection.flow.facts();
     let counters = &connection.service.counters;
@@ -105,11 +105,11 @@ pub(crate) fn count_handshake(connection: &Connection) {
 /// Longest time for which one connection's bytes, or one call, may keep the others waiting.
 const TIME: Duration = Duration::from_micros(1500);
 
-/// With fewer bytes, calls cost more than moving them, and no connection would count as bulk.
+/// Least such number: with fewer bytes, calls cost more than moving them, and none would be bulk.
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 const _: () = assert!(BYTES_MIN >= BYTES_PER_TURN[0]);
 
-/// More than a turn (`BYTES_PER_TURN`) or a call (`PASS_BYTES_MAX`) may move.
+/// Largest such number: more than a turn (`BYTES_PER_TURN`) or call (`PASS_BYTES_MAX`) may move.
 const BYTES_MAX: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]

@@ -16,9 +16,9 @@ const KEPT_FOR_REFUSALS: u64 = 16;
 /// answer, over a connection.
 const KEPT_FOR_CONNECTIONS: u64 = 16;
 
-/// How many times a plan's descriptors are kept free for reloads. The next plan's are opened while
-/// the plan before has its own, which were the next ones at the reload before and so may be among
-/// those kept.
+/// Multiple of a plan's descriptors kept free for reloads. The next plan's are opened while the
+/// plan before has its own, which were the next ones at the reload before and so may be among those
+/// kept.
 const PLANS_KEPT: u64 = 2;
 
 /// Part of all descriptors that may be kept for workers and reloads: less than a tenth, because an

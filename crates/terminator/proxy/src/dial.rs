@@ -219,7 +219,7 @@ impl Dial {
         self.pause = None;
         let connected = self.attempt.as_ref().map(|one| &one.picked);
         let broadcast = self.broadcast.get_or_insert_with(|| {
-            // Of the servers dialled before, the connected one already has the bytes.
+            // The connected one, of the servers dialled before, already has the bytes.
             let is_other = |one: &Picked| {
                 connected.is_none_or(|had| (had.server, &had.address) != (one.server, &one.address))
             };
@@ -370,8 +370,7 @@ impl Dial {
         if let Some(picked) = next {
             let started = self.add_rival(service, driver, flow, token, (picked, false), now);
             self.rivals.race_at(match started {
-                // Where the server has no room nothing is noted, and the next address would be the
-                // same.
+                // A full server is not noted, and the next address would be the same.
                 RivalStart::Begun | RivalStart::ServerFull => Some(now + ATTEMPT_DELAY),
                 RivalStart::Failed => Some(now),
                 // The dial that is waited for has to suffice.

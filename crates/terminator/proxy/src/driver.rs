@@ -83,7 +83,7 @@ pub(crate) enum FileSent {
     Bytes(usize),
     /// The file ends before the range, or cannot be read.
     NoFile,
-    /// This kind of file has to be read instead.
+    /// The kernel cannot send such a file; it has to be read.
     Unfit,
     Failed,
 }

@@ -31,7 +31,7 @@ const COST_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a file that one call sends: what a kernel with AES instructions encrypts in a
 /// millisecond and a half, for which all others wait. With less, a long file takes more calls than
-/// with nginx, which sends 2 MiB by each. Other kernels are given less (`pace`).
+/// with nginx, which sends 2 MiB by each. Other kernels are given less (`BulkPace`).
 const PASS_BYTES_MAX: usize = 3 << 20;
 
 /// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and a small

@@ -43,7 +43,7 @@ fn hand_over(
     if ability.is_none_or(|ability| ability.taken.is_empty()) {
         return Err(Some(OffloadRefusal::NoKernelTls));
     }
-    // Where the kernel does not take the suite, no keys are kept for it.
+    // No keys are kept for a suite that the kernel does not take.
     let keys = flow.kernel_keys().ok_or(Some(OffloadRefusal::Suite))?;
     let handed = front.hand_over(&keys, false);
     // A client that has gone, or has ended its stream, leaves no connection to hand over.

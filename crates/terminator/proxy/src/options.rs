@@ -22,7 +22,7 @@ use crate::routes::{NamePattern, Wish};
 pub struct Options {
     /// Services in the order of the configuration; at least one.
     pub services: Vec<ServiceOptions>,
-    /// How encrypted hellos are opened; `None` = they stay closed.
+    /// Settings that open encrypted hellos; `None` = they stay encrypted.
     pub ech: Option<EchOptions>,
     /// The worker threads. A change takes a restart.
     pub workers: WorkerOptions,
@@ -69,7 +69,7 @@ pub struct FrontOptions {
     /// Networks whose connections begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
     pub sources: SourceRules,
-    /// How a lost client is noticed.
+    /// Detection of lost clients.
     pub liveness: Liveness,
     /// Transport of connections to IP addresses of `listen`.
     pub transport: Transport,
@@ -142,7 +142,7 @@ impl SourceRules {
     }
 }
 
-/// When the kernel encrypts what is sent to clients (kernel TLS).
+/// Use of the kernel to encrypt what is sent to clients (kernel TLS).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KtlsOptions {
     pub mode: KtlsMode,
@@ -264,7 +264,7 @@ pub struct ServersOptions {
     pub affinity: bool,
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
-    /// How a lost server is noticed.
+    /// Detection of lost servers.
     pub liveness: Liveness,
     /// Time from an answer about a server's name to its next look-up.
     pub resolve: Duration,
@@ -274,7 +274,7 @@ pub struct ServersOptions {
     pub send_proxy: SendProxy,
     /// Host to ask the servers for, if they are proxies; `None` = they are the servers.
     pub tunnel: Option<Arc<Tunnel>>,
-    /// How TLS is originated towards the servers; `None` = they get plaintext.
+    /// TLS towards the servers; `None` = they get plaintext.
     pub tls: Option<Box<BackTlsOptions>>,
 }
 

@@ -329,7 +329,7 @@ impl ServicePlan {
         let handshake = all.iter().map(|one| one.settings.timeouts.handshake).max();
         let timeouts = counted_as.settings.timeouts;
         let mut headers = all.iter().map(|one| &one.settings.send_proxy);
-        // This decides whether a received header is kept, and whether the destination is asked for.
+        // The choice decides whether a received header is kept, and the destination asked for.
         let passed = headers.clone().find(|one| **one == SendProxy::Pass);
         let header = passed.or_else(|| headers.find(|one| **one != SendProxy::Off));
         Self {

@@ -1,4 +1,4 @@
-//! One thread, one loop, its own connections.
+//! Runs one thread with one loop and its own connections.
 //!
 //! Decides the order of a turn: the kernel's events are noted, commands are handled, timers fire
 //! and new connections are accepted; then connections are served in the order of `schedule`.

@@ -126,7 +126,7 @@ fn twice_the_work_is_worse_and_none_more_is_not() {
     // Enough rounds that a disturbed one is cut off on each side. Beside other work less of the
     // difference is seen.
     assert!(is_found("100", 6, 1.1..4.0));
-    // By chance one null in twenty differs, but not by as much as was planted.
+    // A null differs by chance once in twenty times, but not by as much as was planted.
     assert!(is_found("0", 4, 0.7..1.4));
 }
 

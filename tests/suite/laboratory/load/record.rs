@@ -26,7 +26,7 @@ fn loads_that_begin_together_leave_a_record_each() {
     for name in names {
         let text = fs::read_to_string(directory.join(&name)).unwrap();
         assert_eq!(Record::read(&text).totals(), [20, 20, 0], "{name}");
-        // Each load was told which one is its own.
+        // Each load printed which one is its own.
         let told = |load: &Running| load.stderr().contains(&format!("is {name};"));
         assert_eq!(loads.iter().filter(|load| told(load)).count(), 1, "{name}");
     }

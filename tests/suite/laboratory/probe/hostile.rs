@@ -26,8 +26,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &*vector(3, body)].concat()
 }
 
-/// Makes a ServerHello of TLS 1.2 with this session id and these extensions, both with their
-/// lengths.
+/// Makes a TLS 1.2 ServerHello; session id and extensions come with their lengths.
 fn server_hello(session_id: &[u8], extensions: &[u8]) -> Vec<u8> {
     server_hello_of([3, 3], session_id, 0, extensions)
 }
@@ -281,7 +280,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
     let _lariat = service.start();
-    // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
+    // No byte, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
         let node = node(BUSY, cutting(service.address, after));
         let kind = node["trouble"]["kind"].as_str().unwrap_or_default();

@@ -31,8 +31,7 @@ impl Plain {
     }
 }
 
-/// Reports whether the client's end is there: it came before the next connection, if the client
-/// waited.
+/// Reports whether the client ended before its next connection.
 fn is_over(mut stream: TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut chunk = [0; 4096];

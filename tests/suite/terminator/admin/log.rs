@@ -179,7 +179,7 @@ fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) ->
 
 #[test]
 fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
-    // Others may not read the environment of a process that may not be dumped.
+    // Only root may read the environment of a process that may not be dumped.
     if !rustix::process::getuid().is_root() {
         return;
     }

@@ -9,8 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Opens a socket for the supervisor's user alone: the worker process, which has another, could not
-/// connect.
+/// Opens a socket for the supervisor's user alone; the worker process could not connect.
 fn daemon(path: &Path) -> UnixDatagram {
     let socket = UnixDatagram::bind(path).unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
@@ -79,7 +78,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["LARIAT_SNI"], "localhost");
     assert!(!entry.contains_key("LARIAT_CLIENT_CN"), "{entry:?}");
     assert!(entry["MESSAGE"].starts_with("{\"time\":"), "{entry:?}");
-    // Another socket takes its place.
+    // A new socket takes its place.
     drop(socket);
     fs::remove_file(&path).unwrap();
     let socket = daemon(&path);

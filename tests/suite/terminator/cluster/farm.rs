@@ -40,8 +40,7 @@ struct Node {
 }
 
 impl Farm {
-    /// Makes a farm with these tables in the configuration of each terminator; `None` if we may
-    /// not.
+    /// Makes a farm with these tables in each configuration; `None` if we may not.
     pub(super) fn start(tables: &str) -> Option<Self> {
         let network = Network::new()?;
         Some(Self::with(network, |_, _| (vec![tables.to_owned(); TERMINATORS], None)))
@@ -120,8 +119,7 @@ impl Farm {
         (&self.clients, &self.balancer.1)
     }
 
-    /// Makes one handshake by `openssl s_client` with the terminator of this number; returns its
-    /// output.
+    /// Makes a handshake by `openssl s_client` with this terminator; returns its output.
     pub(super) fn talk(&self, node: usize, options: &[&str]) -> String {
         let address = self.nodes[node].host.at(443);
         let talk = || s_client(&self.site, address, options).success();
@@ -177,8 +175,8 @@ impl Farm {
     /// Waits until terminator `node` has sent this number of sessions to the others.
     pub(super) fn published(&self, node: usize, count: f64) {
         self.wait_from(node, SESSIONS, &[("update", "published")], count);
-        // When that was counted, the last sessions may have waited for more. The next datagram,
-        // even a keep-alive, carries them.
+        // The last sessions may have been counted before they were sent. The next datagram, even a
+        // keep-alive, carries them.
         let sent: (_, &[_]) = ("lariat_cluster_datagrams_total", &[("direction", "sent")]);
         let before = self.sum(node, sent.0, sent.1);
         self.wait_from(node, sent.0, sent.1, before + 1.0);

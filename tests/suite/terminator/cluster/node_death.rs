@@ -77,7 +77,7 @@ fn session_ids_are_resumed_elsewhere_by_peers_that_miss_datagrams() {
         assert_few_failed(&record);
         let [full, by_id, ..] = record.kinds();
         eprintln!("{weather:?}: {by_id} resumed, {full} full");
-        // Of the four or so that move, one may be missed.
+        // Perhaps four sessions move; one may be missed.
         assert!(full <= CLIENTS + record.totals()[2] + 2, "{full} full");
     }
 }

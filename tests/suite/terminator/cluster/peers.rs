@@ -383,7 +383,7 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     for reason in ["malformed", "version", "unknown-secret", "forged", "replayed"] {
         rejected(&hosts[1], reason, 100.0);
     }
-    // Its own sessions and that of the other host; none of the flood.
+    // The host's own sessions and that of the other; none of the flood.
     let made = 3 * HANDSHAKES;
     let entries = hosts[1].sum("lariat_session_cache_entries", &[]);
     assert_eq!(entries, made as f64 + 1.0);
@@ -417,7 +417,7 @@ fn send_one(spy: &UdpSocket, sample: &[u8], number: usize, target: SocketAddr) {
         0 => datagram.truncate(50),
         1 => datagram[0] ^= 1,
         2 => datagram[4] ^= 1,
-        // Another sender, boot, number; another body.
+        // Changed sender, boot, number; changed body.
         3 => datagram[8 + number / 8 % 8] ^= number as u8 | 1,
         4 => datagram[16 + number / 8 % 8] ^= number as u8 | 1,
         5 => datagram[24..32].copy_from_slice(&(number as u64).to_be_bytes()),

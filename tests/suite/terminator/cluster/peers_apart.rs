@@ -7,8 +7,7 @@ use super::farm::{Farm, WAIT};
 
 const CLIENTS: usize = 300;
 
-/// Returns a network in which datagrams overtake each other, come twice, and `lost` of a thousand
-/// are lost.
+/// Returns weather in which datagrams overtake, repeat, and `lost` of 1,000 are lost.
 fn storm(lost: usize) -> Weather {
     Weather { lost, repeated: 200, delay: Duration::from_millis(3), ..Weather::default() }
 }

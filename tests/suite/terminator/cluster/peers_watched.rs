@@ -29,7 +29,7 @@ fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
         text.matches(&format!("{peer} is not heard")).count() == 2
     });
     assert_has(first.ask("status").success(), "SILENT");
-    // It is another process at the same address, and the same peer to an operator.
+    // The new process at the same address is the same peer to an operator.
     let _second = farm.start(1);
     until_true("the other one to be shown alone", || {
         let text = first.ask("status").success();
@@ -116,7 +116,7 @@ fn a_host_that_is_upgraded_again_and_again_shares_on() {
 const DATAGRAMS: usize = 4000;
 const AT_ONCE: usize = 100;
 
-/// This prints the guide's numbers of CPU time per datagram.
+/// Prints the guide's numbers of CPU time per datagram.
 #[test]
 fn what_each_kind_of_datagram_costs_that_is_dropped() {
     let mut farm = Farm::new(2);

@@ -79,8 +79,7 @@ fn a_store_that_sends_without_end_is_dropped_before_it_costs_memory() {
     }
 }
 
-/// Starts a node of a cluster, or a sentinel, that takes any password and answers each request with
-/// this.
+/// Starts a cluster node or sentinel that takes any password and always answers this.
 fn poser(answer: &str) -> SocketAddr {
     let answer = answer.to_owned();
     scripted::serve(move |stream| {

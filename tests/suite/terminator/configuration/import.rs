@@ -522,7 +522,7 @@ fn a_file_of_nginx_can_be_served() {
         ssl_certificate other.pem; ssl_certificate_key other.pem;
         location / { proxy_pass http://web; proxy_set_header Host $host; } }";
     site.write("sites/other.conf", server);
-    // This service has servers of its own: another's would be reached by its name in Host.
+    // The service has servers of its own: another's would be reached by its name in Host.
     let closed = server.replace(".other", "closed").replace("http://web", "http://10.0.0.9");
     site.write("sites/closed.conf", closed.replace("location / {", "auth_basic a; location / {"));
     let text = filled(

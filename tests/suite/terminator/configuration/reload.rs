@@ -79,7 +79,7 @@ fn an_expired_certificate_is_named_once() {
     assert!(first.starts_with("warning: service `"), "{told:?}");
     assert!(first.contains("site.pem: the certificate expired"), "{told:?}");
     told.assert_stderr("\nhint: renew it");
-    // What cannot be served is reported as by a check.
+    // A certificate that cannot be served is reported as by a check.
     site.write("site.pem", "nothing");
     let told = lariat.reload();
     assert_eq!(told.code(), 5, "{told:?}");

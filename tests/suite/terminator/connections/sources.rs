@@ -166,7 +166,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     assert!(lines < 500, "{lines} lines");
     let after = resident_kib();
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
-    // Others come in meanwhile.
+    // Clients of other sources come in meanwhile.
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
     other.assert_stdout("Cipher is TLS_AES");
 }

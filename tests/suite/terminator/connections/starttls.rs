@@ -102,8 +102,7 @@ impl Kind {
         Some(())
     }
 
-    /// Makes services before it: one whose clients ask for TLS, and one before that which asks for
-    /// it.
+    /// Makes one service before it for clients that ask for TLS, and one before that which asks.
     fn services(&'static self, site: &Site, policy: &str) -> [Service; 2] {
         let front = service(site, self.name, self.start()).starting_tls(self.name, policy);
         let name = format!("{}-client", self.name);
@@ -364,7 +363,7 @@ fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let front = front.more("timeouts = { handshake = '300ms', greeting = '300ms' }");
     let back = service(&site, "back", server).asking("imap", &site.ca()).mode("off");
     let lariat = lariat([&front, &back]);
-    // Its queue takes connections, and nobody greets.
+    // The server's queue takes connections, and nobody greets.
     let mut client = Plain::connect(front.address);
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
     drop(client);

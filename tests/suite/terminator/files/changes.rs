@@ -97,7 +97,7 @@ fn a_folder_that_vanishes_has_nothing() {
     let arguments = ["--no-fail", "--include"];
     let curl = || curl_tls_for(&scene.site, scene.service.address, &["small"]).args(&arguments);
     assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
-    // Another folder of that name is another folder.
+    // A new folder of that name is not the served one.
     scene.base.write("files/small", "other");
     assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
 }

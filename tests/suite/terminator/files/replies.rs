@@ -190,8 +190,7 @@ fn a_connection_serves_one_request_after_the_other() {
 fn a_request_in_early_data_is_answered() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("index.html", "<p>welcome</p>");
-    // Early data needs no header for servers, because there are none, and asking for a file twice
-    // does no harm.
+    // No server needs a header about early data, and repeated requests for a file do no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
     let lariat = service.start();
     let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");

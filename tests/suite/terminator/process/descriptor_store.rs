@@ -92,7 +92,7 @@ fn a_socket_that_nobody_serves_is_not_kept() {
     TcpStream::connect(first.address).unwrap_err();
     keeper.wait_for(&listener(second.address), 1);
     stop(lariat);
-    // Another configuration at the next start.
+    // The next start has a different configuration.
     let lariat = started(&keeper, &first.toml());
     keeper.wait_for(&listener(second.address), 0);
     TcpStream::connect(second.address).unwrap_err();

@@ -106,7 +106,7 @@ fn one_is_listened_at_by_its_name() {
     };
     assert_served();
     assert!(!lariat.stderr().contains("nothing of the configuration"));
-    // The same holds after a reload, and for a successor, by name or by address.
+    // All are served after a reload too, and by a successor, by name or by address.
     lariat.reload_with(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
     lariat.reload_with(&text);
     assert_served();

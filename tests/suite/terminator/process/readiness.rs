@@ -145,6 +145,6 @@ fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not
     let words = "worker processes died one after the other until a minute ago";
     assert_eq!(ready(), answer("503", words));
     assert_has(lariat.ask("status").success(), "NOT READY: 11 worker");
-    // It serves nevertheless, because there is no other process.
+    // The host serves nevertheless, because there is no other process.
     Client::new(&site).visit(service.address);
 }

@@ -315,7 +315,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
         });
     });
     assert_eq!(lariat.status()["process"]["supervisor_pid"], 1);
-    // Its parent ends first, so that the first process inherits it.
+    // The orphan's parent ends first, so that the first process inherits it.
     let number = first_process.as_raw_nonzero().to_string();
     let mut orphan = Command::new("nsenter");
     orphan.args(["--target", &number, "--pid", "sh", "-c", "sleep 0.1 & "]);

@@ -48,7 +48,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     opened.unwrap().write_all(b"\n").unwrap();
     until_true("the end of the check", || has_ended(check));
     TcpStream::connect(service.address).unwrap_err();
-    // It drains, or has ended.
+    // Lariat drains, or has ended.
     assert!(matches!(upgrade.wait().code(), Some(1 | 5)), "{}", upgrade.stderr());
 }
 

@@ -240,7 +240,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
         fs::write(&new, text).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
-        // Another test's process may hold the file open for a moment, as it was written.
+        // A process of a concurrent test may hold the file open for a moment, as it was written.
         until_true(words, || {
             let asked = running.lariat.ask("upgrade");
             assert_eq!(asked.code(), 5, "{asked:?}");

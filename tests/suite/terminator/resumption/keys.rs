@@ -2,8 +2,7 @@
 
 use suite::prelude::*;
 
-/// Returns the handshakes at another host of clients that come from the first, by each host's
-/// `tickets`.
+/// Returns the handshakes at a second host after the first, by each host's `tickets`.
 fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
     let server = Server::start(Behaviour::Echo);
     let (one, other) = (Service::new(site, &server), Service::new(site, &server));

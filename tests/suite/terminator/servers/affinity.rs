@@ -183,7 +183,7 @@ fn hosts_of_a_cluster_share_which_server_has_a_session() {
         assert!(visit(1, &["-sess_in", path]), "the worker process died");
         hosts[0].upgrade().wait();
         assert!(visit(0, &["-sess_in", path]), "an upgrade");
-        // It has lost all, and learns it from the other one.
+        // The host has lost all sessions, and learns them from the other one.
         hosts[0].signal(Signal::TERM);
         hosts[0].wait();
         hosts[0] = start(0);

@@ -88,7 +88,7 @@ fn connections_wait_in_order_and_get_the_places_that_others_leave() {
     }
     let waits = rig.lariat.sum("lariat_queue_wait_duration_seconds_count", &[]);
     assert!((waits - 6.0).abs() < f64::EPSILON, "{waits}");
-    // With the last gone, all places are free.
+    // All places are free when the last connection is gone.
     served.into_iter().for_each(end);
     rig.lariat.wait_for_metric("lariat_server_connections_open", &[], 0.0);
     let _two = [rig.echo(), rig.echo()];

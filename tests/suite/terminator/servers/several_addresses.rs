@@ -78,7 +78,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
     let words = format!("1 of 2 addresses not used: {address}: last dials failed");
     assert!(status.contains(&words), "{status}");
     lariat.wait_for_stderr(&format!("is not used at {address}: its last dials failed (timeout)"));
-    // Its trials harm no connection, and it is used again when one of them is accepted.
+    // The address's trials harm no connection, and it is used again when one is accepted.
     let dials = || lariat.sum("lariat_dials_total", &[]);
     let before = dials();
     let mut connections = 0.0;

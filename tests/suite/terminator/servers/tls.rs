@@ -141,7 +141,7 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         }
         lariat.wait_for_line(&["\"server_handshake\":\"full\""]);
         lariat.wait_for_line(&["\"server_handshake\":\"resumed\""]);
-        // Another server at the same address, with another certificate and no session of ours.
+        // A different server at the same address, with a new certificate and no session of ours.
         drop(server);
         site.leaf(&["127.0.0.1"]).write(&site.directory, "next.pem");
         let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
@@ -336,8 +336,7 @@ fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     }
 }
 
-/// The server has been restarted with an old certificate: its refused connections are no longer the
-/// reason.
+/// After a restart with an old certificate, refused connections are no longer the reason.
 #[test]
 fn the_status_says_why_a_server_is_down_by_now() {
     let site = Site::new();

@@ -13,8 +13,7 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     (server, service)
 }
 
-/// Returns the output of `openssl s_client` in each version, showing a file's certificate and
-/// chain.
+/// Returns `openssl s_client`'s output in each version, with a file's certificates.
 fn shown(site: &Site, service: &Service, file: &str) -> [String; 2] {
     let path = site.path(file).display().to_string();
     ["-tls1_2", "-tls1_3"].map(|version| {

@@ -205,7 +205,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
     let service = chained(&site, &server, &root, &lists, "allow = { cn = ['ann', 'bob'] }");
     let lariat = service.start();
     let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
-    // By id and by ticket of TLS 1.2, and by PSK.
+    // Session id and ticket of TLS 1.2, and PSK.
     let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
     let visit = |way: usize, (name, leaf): &(&str, Leaf), option: &str| {
         let session = site.path(&format!("{name}.{way}")).display().to_string();

@@ -339,7 +339,7 @@ fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_
         let made = scope.spawn(|| client.try_connect(held.address).unwrap());
         has_begun.recv().unwrap();
         lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
-        // Another key, so that only the first process can sign for that client.
+        // A new key, so that only the first process can sign for that client.
         site.write("site.pem", site.leaf(&["localhost"]).pem());
         lariat.reload().success();
         let second = lariat.process("lariat: keys");
@@ -389,7 +389,7 @@ fn copies_of_a_dead_worker_process_s_channels_are_of_no_use() {
         waits[0].revents().contains(PollFlags::HUP)
     };
     assert_eq!(copies.iter().filter(|copy| is_ended(copy)).count(), 0);
-    // Its end is noticed, though its end of the channel is open here.
+    // The process's death is noticed, though its end of the channel is open here.
     lariat.replace_worker_process();
     until_true("the end of all copies", || copies.iter().all(is_ended));
     curl_tls(&site, service.address).run().success();

@@ -20,9 +20,9 @@ use crate::driver::{Socket, is_unreachable};
 use crate::files::FileBack;
 use crate::options::RateMin;
 
-/// Age of a server's connection at which the kernel is told to probe it: four system calls that
-/// most connections of one request avoid. No peer is lost so soon; the kernel counts from the time
-/// when something last came.
+/// Age of a server's connection at which the kernel begins to probe it: four system calls that most
+/// connections of one request avoid. No peer is lost so soon; the kernel counts from the time when
+/// something last came.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
 impl Connection {

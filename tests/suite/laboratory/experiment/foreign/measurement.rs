@@ -26,8 +26,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Makes a desk; `tls` are nginx's directives about TLS; `{{` is the target's template
-    /// language.
+    /// Makes a desk with nginx's directives about TLS; `{{` is the template language.
     fn with_nginx(tls: &str) -> Self {
         let desk = Self::with_target(NGINX);
         let log = desk.path("access.log");

@@ -189,8 +189,7 @@ fn refuses_with_an_alert() {
     assert_eq!(reason(nginx.address, "--tls 1.3"), "alert-protocol_version");
 }
 
-/// Runs six transactions of two clients, of which the first of each succeeds, because it resumes
-/// nothing.
+/// Runs six transactions of two clients; only the first of each succeeds, resuming nothing.
 fn unresumed(address: SocketAddr, handshake: &str) -> Record {
     let loaded = six(address, &format!("--handshake {handshake}"));
     assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);

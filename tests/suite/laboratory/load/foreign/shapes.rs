@@ -1,4 +1,4 @@
-//! How load arrives: as many transactions as the plan says, and the rates of a search.
+//! Arrival of load: as many transactions as the plan says, and the rates of a search.
 
 use suite::nginx::Nginx;
 use suite::prelude::*;

@@ -165,8 +165,7 @@ impl Place {
         }
     }
 
-    /// Writes files that lie beside certificates: lariat and haproxy each look for a name of their
-    /// own.
+    /// Writes files beside certificates: lariat and haproxy each look for their own name.
     fn write_staples(&self) {
         // hitch looks for the issuer in the chain.
         let issuer = self.site.authority.intermediate("stapler");
@@ -277,7 +276,7 @@ impl Place {
         facts: &str,
     ) -> (Value, Finished) {
         let all = format!("speaks-tls = true\n{facts}");
-        // Of two workers that do not share, one resumes all of 24 once in eight million times.
+        // One of two workers that do not share resumes all of 24 once in eight million times.
         let attempts = if facts.contains("'sometimes'") { "24" } else { "6" };
         let mut command = lab::command();
         command.args([

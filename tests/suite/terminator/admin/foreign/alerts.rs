@@ -125,7 +125,7 @@ impl Sick {
 
     /// Makes connections that each fail by another's fault.
     fn fail(&self) {
-        // Another process soon takes its place.
+        // A new process soon takes its place.
         let _gone = kill_process(self.keyless.1.process("lariat: keys"), Signal::STOP);
         let _unsigned = Client::new(&self.site).try_connect(self.keyless.0.address);
         let _refused = Client::new(&self.site).try_connect(self.broken.address);
@@ -139,7 +139,7 @@ impl Sick {
         for _ in 0..2 {
             Client::without_tickets(&self.site).echo(self.echo.address);
         }
-        // One connection in the place of another.
+        // A connection that takes the place of an older one.
         drop(TcpStream::connect(self.narrow.0.address));
         let [(place, _), _] = &self.peers;
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -147,8 +147,7 @@ impl Sick {
     }
 }
 
-/// Makes a service whose servers never answer, with expired or soon expiring certificates, and an
-/// expired staple.
+/// Makes a service without answering servers, and with expiring certificates and staple.
 fn broken(site: &Site) -> Service {
     let now = now_seconds();
     let leaf = |name| site.authority.leaf(&[name]);

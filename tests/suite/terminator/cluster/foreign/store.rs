@@ -22,8 +22,7 @@ struct Farm {
 }
 
 impl Farm {
-    /// Makes a farm for three hosts, none of which runs yet, and the store that these keys
-    /// describe.
+    /// Makes a farm of three hosts, none running yet, with the store of these keys.
     fn new(store: &str) -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let secret = site.path("cluster.key");
@@ -65,8 +64,7 @@ impl Farm {
         client.visit(self.services[host].address)
     }
 
-    /// Makes a client whose session of TLS 1.2 was stored by a host, which had stored `before`
-    /// sessions.
+    /// Makes a client whose TLS 1.2 session a host stores, after `before` other sessions.
     fn client_of(&self, host: usize, lariat: &Lariat, before: f64) -> Client {
         let client = Client::without_tickets(&self.site);
         assert_eq!(self.visit(&client, host), HandshakeKind::Full);
@@ -130,7 +128,7 @@ fn a_session_of_tls13_that_was_fetched_is_gone_from_the_store_and_does_not_come_
     farm.talk(1, "-sess_in").assert_stdout("New, TLSv1.3");
     let replayed = [("reason", "replayed")];
     hosts[1].wait_for_metric_from(REJECTED, &replayed, 1.0);
-    // The host that made it was not told, and resumes it as well, once.
+    // The host that made it does not know, and resumes it as well, once.
     farm.talk(0, "-sess_in").assert_stdout("Reused, TLSv1.3");
     farm.talk(0, "-sess_in").assert_stdout("New, TLSv1.3");
     // A host that resumes its own session deletes it.

@@ -22,8 +22,7 @@ struct Farm {
 }
 
 impl Farm {
-    /// Makes a farm; `None` = only root may listen as a name server, and mount the file that names
-    /// it.
+    /// Makes a farm; `None` = only root may run a name server, and mount its file.
     fn new() -> Option<Self> {
         let names = NameServer::start(&[])?;
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));

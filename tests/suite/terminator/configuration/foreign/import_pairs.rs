@@ -39,7 +39,7 @@ pub(super) fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> Stri
         let mut lines = answer.stdout.lines().map(str::trim);
         lines.rfind(|line| line.starts_with(begin)).unwrap_or_default().to_owned()
     };
-    // With TLS 1.3 a server refuses a client's certificate after the handshake.
+    // A server with TLS 1.3 refuses a client's certificate after the handshake.
     let is_refused = answer.stderr.contains("alert");
     [
         line("New, TLSv1").split(',').nth(1).unwrap_or_default(),
@@ -260,7 +260,7 @@ fn names_versions_and_protocols_as_by_haproxy() {
             format!("{HAPROXY}listen a\n bind {address} ssl {bind}\n server a {server}\n")
         });
         let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
-        // With TLS 1.3 it may end before it reads that its certificate is missing.
+        // The client may end, with TLS 1.3, before it reads that its certificate is missing.
         let is_sure = |client: &&&[&str]| client[0] == "-tls1_2" || !bind.contains("verify");
         let clients: Vec<_> = clients.iter().filter(is_sure).copied().collect();
         assert_alike(&site, haproxy.address, own, &clients);
@@ -478,8 +478,7 @@ fn servers_of_http_as_by_nginx() {
         + &format!("server {{ listen {plain}; return 301 https://$host$request_uri; }}\n");
     let nginx = Nginx::configured("", &http, address);
     let text = fs::read_to_string(&nginx.configuration).unwrap();
-    // Both cannot listen at one address, and `imported` replaces only one by an address of Lariat's
-    // own.
+    // Only one of the two addresses is replaced by `imported`; this replaces the other.
     let away = free_address().to_string();
     let file = site.write("nginx.conf", text.replace(&plain.to_string(), &away));
     let (_lariat, own) = imported("nginx", &file, address);

@@ -200,8 +200,7 @@ impl Scene {
         }
     }
 
-    /// Returns the PROXY header that a server gets from a client who sends this before its
-    /// handshake.
+    /// Returns the PROXY header of a client that sends this before its handshake.
     fn header(&self, address: SocketAddr, said: &str) -> ProxyHeader {
         let mut socket = tcp(address);
         socket.write_all(said.as_bytes()).unwrap();

@@ -8,8 +8,7 @@ use suite::prelude::*;
 use suite::probe::{BUSY, probe};
 use suite::scripted::{hello, names, read_record};
 
-/// `hidden.example` stands behind `front.example`, which terminates TLS for all names that are not
-/// hidden.
+/// `hidden.example` behind `front.example`, which terminates TLS for all other names.
 struct Hidden {
     site: Site,
     hidden: Service,
@@ -123,8 +122,7 @@ fn an_encrypted_name_leads_to_its_server_and_others_to_the_front() {
     let record = loaded.record();
     assert_eq!(record.totals(), [4, 0, 4]);
     assert_eq!(record.reason(), "ech-rejected");
-    // A rejection must be verified for the public name, because a client has no other proof of its
-    // sender.
+    // A rejection must be verified for the public name: the client has no other proof.
     let other_ca = Site::new();
     let record = load_at(&other_ca, hidden.address(), &outdated, "").record();
     assert_eq!(record.reason(), "certificate");
@@ -300,8 +298,7 @@ fn inner_hellos_that_break_the_rules_are_refused_and_others_relayed() {
     }
 }
 
-/// Reports whether a hello has the inner name, the outer session id and the mark, and nothing of
-/// the outer hello.
+/// Reports whether a hello has the inner name, outer session id and mark, and nothing outer.
 fn is_inner(hello: &[u8]) -> bool {
     let has = |words: &[u8]| hello.windows(words.len()).any(|one| one == words);
     has(b"hidden.example") && has(&[5; 32]) && has(&[0xfe, 0x0d, 0, 1, 1]) && !has(b"front.example")

@@ -176,8 +176,7 @@ fn a_request_to_cancel_reaches_the_server_that_it_is_for() {
     }
 }
 
-/// Runs a program of OpenLDAP at this address as the administrator, who trusts the site's
-/// authority.
+/// Runs a program of OpenLDAP as the administrator, who trusts the site's authority.
 fn ldap(site: &Site, program: &str, address: SocketAddr, arguments: &[&str]) -> Finished {
     // For `localhost` it would verify the name that this host has elsewhere.
     ldap_at(site, program, &format!("ldap://{address}"), arguments)
@@ -406,7 +405,7 @@ fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let [front, client] = pair(&site, "xmpp", without.address);
     let asking = service(&site, "asking", with.address).asking("xmpp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
-    // With the TLS that Prosody's own clients get, and with Lariat's.
+    // Both with Prosody's own TLS and with Lariat's.
     for address in [with.address, front.address] {
         let arguments = ["-starttls", "xmpp", "-xmpphost", "localhost"];
         let arguments = [&arguments[..], &["-verify_return_error"]].concat();
@@ -440,7 +439,7 @@ fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let [front, client] = pair(&site, "nntp", without.address);
     let asking = service(&site, "asking", with.address).asking("nntp", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
-    // With the TLS that INN's own clients get, and with Lariat's.
+    // Both with INN's own TLS and with Lariat's.
     for address in [with.address, front.address] {
         let arguments = ["-starttls", "nntp", "-crlf", "-verify_return_error"];
         let mut talk = Talk::start(&site, address, &arguments);

@@ -32,8 +32,7 @@ struct Host {
 }
 
 impl Host {
-    /// Makes a host before a server that sends and ends, so that `openssl` reads everything:
-    /// tickets too.
+    /// Makes a host before a server that sends and ends, so `openssl` reads the tickets too.
     fn with(resumption: &str) -> Self {
         let (site, server, service, lariat) =
             serve_with(&format!("{TWO_WORKERS}{resumption}"), Behaviour::Speak("x".into()));
@@ -212,8 +211,7 @@ impl Turnstile {
     }
 }
 
-/// Returns the path in a request; `None` without a request, as browsers at times connect in
-/// advance.
+/// Returns a request's path; `None` without a request: browsers connect in advance.
 fn path_asked(stream: &mut TcpStream) -> Option<String> {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -230,7 +230,7 @@ impl<'a> Simulation<'a> {
         let tls = usize::from(part.is_tls13);
         let mut client = SimulatedClient::new(self.host, (part.service, tag), fd, part.bytes, tls);
         client.ends_first = part.ends_first;
-        // Where servers speak TLS too, nobody answers for them.
+        // No request is answered where servers speak TLS too.
         client.is_odd = part.is_odd && SERVICES[part.service].servers != [6];
         self.clients.push((number, client));
     }

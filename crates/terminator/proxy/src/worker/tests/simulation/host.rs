@@ -165,7 +165,7 @@ pub(super) struct SimulatedHost {
     pub(super) servers: Vec<(Option<OwnedFd>, Address)>,
     pub(super) choices: [ClientChoice; 2],
     pub(super) server_tls: TlsServerChoice,
-    /// Another host, whose sessions nobody here has.
+    /// A foreign host, whose sessions nobody here has.
     foreign: TlsServerChoice,
     _folder: Directory,
     /// Threads whose answers come when the schedule says.
