@@ -110,7 +110,7 @@ fn completed(mut written: Table) -> Table {
         let value = if key == "service" { vec![value].into() } else { value };
         written.insert(key, value);
     }
-    // This key would name files of this host.
+    // The key would name files of this host.
     written.remove("include");
     if let Some(cluster) = written.get_mut("cluster").and_then(Toml::as_table_mut) {
         cluster.entry("secret").or_insert_with(|| "/etc/lariat/cluster.key".into());

@@ -69,7 +69,6 @@ pub(crate) struct DisplaceableEntry {
     pub(crate) of_service: DisplaceableKey,
 }
 
-/// A connection and its sockets.
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
@@ -154,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Does all that can be done now.
+    /// Does everything that is possible now.
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);
         let budget = BYTES_PER_TURN[usize::from(self.is_bulk)];

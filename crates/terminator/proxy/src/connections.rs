@@ -85,7 +85,7 @@ pub(crate) fn count_handshake(connection: &Connection) {
     if let Some(early_data) = facts.early_data {
         counters.offered_early(early_data);
     }
-    // With early data the agreed parameters are known before the handshake is over.
+    // The agreed parameters are known before the handshake is over if there is early data.
     let agreed = facts.agreed.as_ref().filter(|_| facts.established.is_some());
     let (Some(agreed), Some(kind)) = (agreed, facts.handshake) else {
         return;

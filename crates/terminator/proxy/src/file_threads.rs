@@ -252,7 +252,7 @@ mod tests {
         let (first, release) = held(&hung, Duration::ZERO, &begin);
         threads.submit(first).unwrap();
         begun.recv().unwrap();
-        // Its time is over at once: others get a thread in its place, and it gets none.
+        // The hung source's time is over at once: others get a thread, and it gets none.
         threads.submit(said(&well, "well", &to)).unwrap();
         assert_eq!(heard.recv(), Ok("well"));
         assert_eq!(threads.submit(said(&hung, "refused", &to)), Err(Refused));

@@ -42,8 +42,8 @@ const FETCH_BYTES_MAX: usize = 1 << 20;
 /// for again.
 const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// The context that all connections of a worker share: the threads that wait for disks, and their
-/// way back.
+/// Context that all connections of a worker share: the threads that wait for disks, and the mailbox
+/// for their replies.
 pub(crate) struct FileContext {
     threads: FileThreads,
     mailbox: Mailbox,

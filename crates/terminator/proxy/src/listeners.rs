@@ -40,7 +40,6 @@ pub(crate) struct Listener {
     keepalive: InheritedKeepalive,
 }
 
-/// The listeners of one worker.
 #[derive(Default)]
 pub(crate) struct WorkerListeners {
     all: Vec<Listener>,

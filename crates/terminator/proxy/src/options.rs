@@ -154,7 +154,7 @@ pub struct KtlsOptions {
 pub enum KtlsMode {
     Off,
     Auto,
-    /// A host whose kernel cannot do it for every suite of the service does not serve.
+    /// The host does not serve if its kernel cannot encrypt every suite of the service.
     Require,
 }
 

@@ -44,13 +44,11 @@ impl Calls {
     }
 }
 
-/// A place at a server.
 pub(crate) struct Place {
     places: Arc<SharedPlaces>,
     limit: Limit,
 }
 
-/// A turn in the queue.
 pub(crate) struct QueueTurn {
     places: Arc<SharedPlaces>,
     turn: Turn,
@@ -63,8 +61,7 @@ pub(crate) enum Chosen {
     Picked(Picked, Option<Place>),
     /// The connection has a place in the queue.
     Waits,
-    /// The queue is full as well: all of this number of servers have as many connections as they
-    /// take.
+    /// The queue is full as well: this number of servers have all reached their limits.
     QueueFull(usize),
     Nothing,
 }

@@ -256,7 +256,7 @@ pub struct Heartbeat {
     workers: Arc<[Pulse]>,
 }
 
-/// The way to a worker, and what is known of it.
+/// The mailbox of a worker, and the state of its answer.
 pub(crate) struct Pulse {
     mailbox: Mailbox,
     /// Set while the worker has not answered.

@@ -305,7 +305,6 @@ impl Allowance {
     }
 }
 
-/// The allowances of the whole process.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowances {
     pub(crate) connections: Allowance,

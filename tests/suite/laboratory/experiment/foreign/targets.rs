@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use suite::prelude::*;
 use suite::process::{children, processes};
 
-/// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
+/// Requirements, and loads that tell whether they are met: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
-/// the point have one wish, which is fulfilled if all of them tell so.
+/// the point have one requirement, which is met if all of them succeed.
 const SHAPES: [(&str, &str); 17] = [
     (
         "tls-1-2",
