@@ -37,7 +37,8 @@ pub struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// Reads the counts. Panics if the kernel has no TLS.
+    /// Reads the counts. Panics if the kernel has no TLS, because these tests are for kernels that
+    /// have.
     pub fn read() -> Self {
         let text = fs::read_to_string(COUNTS);
         let text = text.unwrap_or_else(|error| {
@@ -130,7 +131,8 @@ impl Bench {
         until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
 
-    /// Returns the plaintext bytes sent by `sendfile`, `splice`, `kernel` or `user-space`.
+    /// Returns the plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`,
+    /// `user-space`.
     pub fn sent(&self, path: &str) -> f64 {
         let metrics = self.lariat.metrics();
         metrics.sum("lariat_sent_bytes_total", &[("path", path)])

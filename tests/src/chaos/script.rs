@@ -122,7 +122,7 @@ impl Phase {
         phase
     }
 
-    /// Makes a phase without faults, but with rude clients, and a reload at times.
+    /// Makes a phase without faults, in which clients misbehave: rude ones, and a reload at times.
     pub fn of_soak(seed: u64, number: u64) -> Self {
         const RELOAD_EVERY: u64 = 10;
         let mut phase = Self::by_seed(seed, number);

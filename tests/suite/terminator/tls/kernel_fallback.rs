@@ -5,7 +5,8 @@ use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Reports whether this host's kernel has TLS; the supervisor may have loaded the module.
+/// Reports whether this host's kernel has TLS. A supervisor with the right to has loaded the module
+/// by now.
 fn kernel_has_tls() -> bool {
     Path::new("/proc/net/tls_stat").exists()
 }

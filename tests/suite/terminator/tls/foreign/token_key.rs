@@ -467,7 +467,8 @@ fn a_token_that_is_away_keeps_its_own_key_away_alone_and_serves_when_it_comes_ba
     until_true("the third service", || connects(2));
     until_true("to be ready", || lariat.readiness() == "ready\n200");
     lariat.wait_for_stderr_times("1 of 1 keys cannot be opened", 1);
-    // A required key that cannot be opened fails a reload and a start.
+    // A required key that cannot be opened fails a reload and a start, as any unreadable
+    // certificate does.
     fs::rename(&objects, &away).unwrap();
     let text = configuration(&services).replace("bad-certificate = \"skip\"", "");
     assert_has(lariat.reload_refused(&text).stderr, "none of the tokens");
