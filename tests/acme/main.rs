@@ -1,6 +1,6 @@
 //! Certificates from an authority on loopback: pebble, which rejects one nonce of twenty.
 //!
-//! `./run-tests acme` brings it, by `PEBBLE`.
+//! `./run-tests acme` provides the program and names it in `PEBBLE`.
 #![forbid(unsafe_code)]
 
 mod foreign;
@@ -16,7 +16,7 @@ use suite::process::memory_holds;
 struct Pebble {
     running: Running,
     directory: SocketAddr,
-    /// The port at which it asks for a certificate, and that for a file.
+    /// Ports at which pebble validates: for a certificate, and for a file.
     asked: [SocketAddr; 2],
 }
 
@@ -53,7 +53,7 @@ impl Pebble {
         self.running.stdout().matches("Added order").count()
     }
 
-    /// A service whose certificate it issues, with more keys of `acme`.
+    /// Returns a service whose certificate pebble issues, with more keys of `acme`.
     fn service(&self, site: &Site, name: &str, address: SocketAddr, more: &str) -> String {
         format!(
             "[[service]]\nname = {name:?}\n[service.front]\nlisten = [\"{address}\"]\n\
@@ -69,7 +69,7 @@ fn folder(site: &Site) -> String {
     format!("[acme]\nfolder = {:?}\n", site.path("acme"))
 }
 
-/// From a failure, such as a death amid an order, the next order is a minute away.
+/// After a failure, such as a death amid an order, the next order is a minute away.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(150);
 
 /// Waits until all certificates have come, and returns what is served at each address.
@@ -95,7 +95,7 @@ fn ordered(lariat: &Lariat, words: [&str; 2]) {
     run(command.arg("--status-socket").arg(lariat.status_socket())).success();
 }
 
-/// Waits until nothing is asked of the authority, and the last attempts have not failed.
+/// Waits until no order is in progress, and the last attempts have not failed.
 fn rests(lariat: &Lariat) {
     let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
     let is_at_rest = || lariat.status()["acme"].as_array().expect("a list").iter().all(waits);
@@ -125,7 +125,7 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     }
     let reason = [("reason", "acme-validation")];
     lariat.wait_for_metric_from("lariat_connections_ended_total", &reason, 2.0);
-    // The server behind it cannot be reached, and need not be.
+    // The server behind the relay cannot be reached, and need not be.
     let relay = [("service", "relay"), ("reason", "acme-validation")];
     lariat.wait_for_metric_from("lariat_connections_ended_total", &relay, 1.0);
     until_true("two kinds of keys", || {
@@ -154,7 +154,7 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     assert_eq!(pebble.orders(), orders);
 }
 
-/// The entry with this domain in the status.
+/// Returns the entry with this domain in the status.
 fn entry(lariat: &Lariat, domain: &str) -> Value {
     let status = lariat.status();
     let mut entries = status["acme"].as_array().expect("a list").iter();
@@ -182,7 +182,7 @@ fn names_whose_programs_hang_hold_up_no_other() {
     assert_eq!(pebble.orders(), 5, "{}", pebble.running.stdout());
 }
 
-/// An authority that validates for ever is given up after five minutes.
+/// Longest wait: an authority that validates without end is given up after five minutes.
 const PENDING_TIME_MAX: Duration = Duration::from_secs(420);
 
 #[test]
@@ -218,14 +218,14 @@ fn a_clock_that_jumps_costs_no_certificate_and_makes_no_loop_of_orders() {
     let pebble = Pebble::start(&site);
     let address = pebble.asked[0];
     let service = pebble.service(&site, "tls", address, "domains = [\"localhost\"]");
-    // What is issued has ended by a clock that is ahead, and is not tried again and again.
+    // The issued certificate has expired by a clock that is ahead; no retry loop follows.
     clock.set(400 * DAY);
     let command = clock.command(&lariat::command());
     let lariat = Lariat::start_by(command, &(folder(&site) + &service));
     lariat.wait_for_stderr("is not valid now: is the clock right?");
     lariat.reload().success();
     assert_eq!(pebble.orders(), 1, "{}", pebble.running.stdout());
-    // Nobody waits until the clock is there again.
+    // The order does not wait until the clock is right again.
     clock.set(0);
     lariat.reload().success();
     let is_served = || {
@@ -254,7 +254,7 @@ fn a_clock_that_jumps_costs_no_certificate_and_makes_no_loop_of_orders() {
     }
 }
 
-/// The folder as a file system of its own of sixteen pages, of which so many are free.
+/// Mounts the folder as a file system of its own of sixteen pages, `FREE` of which are free.
 const SMALL_DISK: &str = "mount -t tmpfs -o size=65536,mode=700 lariat-test \"$FOLDER\" && \
      head -c $((65536 - 4096 * FREE)) /dev/zero >\"$FOLDER/filler\" && exec \"$0\" \"$@\"";
 
@@ -285,11 +285,11 @@ fn a_full_disk_costs_no_certificate_and_no_order() {
             status["acme"][0]["last_failure"].as_str().is_some_and(|why| why.contains(words))
         });
     };
-    // An order that cannot be remembered is not placed.
+    // An order that cannot be stored is not placed.
     fails("nothing is asked of the authority: cannot store");
     assert_eq!(pebble.orders(), 0);
 
-    // There is room for the account and the state, and not for a certificate with a long key.
+    // The account and the state fit, but not a certificate with a long key.
     leave(3);
     ordered(&lariat, ["renew", "localhost"]);
     until_true("a certificate that waits", || {
@@ -300,7 +300,7 @@ fn a_full_disk_costs_no_certificate_and_no_order() {
         renew.args(["certificate", "renew", "localhost", "--status-socket"]);
         run(renew.arg(lariat.status_socket()))
             .assert_fails(1, &["one has come already, and waits for the disk", "hint: make room"]);
-        // Neither a reload nor another process orders one in its place.
+        // Neither a reload nor another process orders a certificate in its place.
         lariat.reload().success();
         let process = lariat.process("lariat: acme");
         kill_process(process, Signal::KILL).unwrap();
@@ -314,10 +314,10 @@ fn a_full_disk_costs_no_certificate_and_no_order() {
 
 const PROCESSES: [&str; 3] = ["lariat: acme", "lariat: worker", "supervisor"];
 
-/// The requests of an order, counted by the authority: the last ones ask for what is there already.
+/// Requests of an order, counted by the authority: the last ones ask for what exists already.
 const STEPS: usize = 14;
 
-/// Kills a process once the authority has seen so many requests, and waits for the certificate.
+/// Kills a process once the authority has seen `step` requests, and waits for the certificate.
 fn dies_at(process: &str, step: usize) {
     let site = Site::new();
     let pebble = Pebble::start(&site);
@@ -340,7 +340,7 @@ fn dies_at(process: &str, step: usize) {
     assert_has(&issuer, "Pebble Intermediate CA");
     let orders = pebble.orders();
     assert!(orders <= 2, "{}", pebble.running.stdout());
-    // What is stored is enough for the next one.
+    // The stored state is enough for the next program.
     lariat.stop();
     lariat = Lariat::start(&configuration);
     let issuer = issued(&site, &lariat, &[address]).remove(0);
@@ -348,8 +348,8 @@ fn dies_at(process: &str, step: usize) {
     assert_eq!(pebble.orders(), orders, "{}", pebble.running.stdout());
 }
 
-/// Each process at each step, once in 42 seeds that follow each other; `ACME_SEED` is the first one
-/// and `ACME_SEEDS` their number. Six at a time, since they wait for a minute.
+/// Kills each process at each step, once in 42 consecutive seeds; `ACME_SEED` is the first one and
+/// `ACME_SEEDS` their number. Six at a time, because they wait for a minute.
 #[test]
 fn a_death_at_any_step_costs_no_certificate_and_makes_no_loop() {
     let setting = |name, default| match std::env::var(name) {
@@ -381,7 +381,7 @@ struct AcmeFarm {
     places: Vec<SocketAddr>,
     /// More tables of each host's configuration, and keys of `acme`.
     more: [&'static str; 2],
-    /// All that the hosts share, in place of peers.
+    /// Store that the hosts share, in place of peers.
     store: Option<SocketAddr>,
 }
 
@@ -432,7 +432,7 @@ impl AcmeFarm {
         )
     }
 
-    /// The certificate that a host serves, once it is of the authority.
+    /// Returns the certificate that a host serves, once the authority has issued it.
     fn served(&self, host: usize, lariat: &Lariat) -> String {
         issued(&self.site, lariat, &[]);
         let answer = s_client(&self.site, self.address(host), &[]);
@@ -441,7 +441,7 @@ impl AcmeFarm {
     }
 }
 
-/// The place of the host that holds the lease.
+/// Returns the place of the host that holds the lease.
 fn orderer(hosts: &[&Lariat]) -> Option<usize> {
     let stages = hosts.iter().map(|one| one.status()["acme"][0]["stage"].clone());
     let stages: Vec<_> = stages.collect();
@@ -455,7 +455,7 @@ fn one_host_of_a_cluster_orders_for_all() {
     drop(one_host_orders(&AcmeFarm::new([""; 2])));
 }
 
-/// Returns the hosts.
+/// Checks that only one host orders; returns the hosts.
 fn one_host_orders(farm: &AcmeFarm) -> [Lariat; AcmeFarm::HOSTS] {
     let [first, second] = [0, 1].map(|host| farm.start(host));
     let mut third = farm.start(2);
@@ -464,7 +464,7 @@ fn one_host_orders(farm: &AcmeFarm) -> [Lariat; AcmeFarm::HOSTS] {
     assert_eq!(served, farm.served(2, &third), "all serve what one has ordered");
     assert_eq!(farm.pebble.orders(), 1, "{}", farm.pebble.running.stdout());
 
-    // An operator's order at any host is done by the one that orders, and all get what comes.
+    // An operator's order at any host is done by the one that orders, and all get the result.
     let holder = orderer(&[&first, &second, &third]).expect("one host orders");
     let name = farm.places[0].ip().to_string();
     let asked = if holder == 0 { &second } else { &first };
@@ -497,7 +497,7 @@ fn another_host_orders(farm: &AcmeFarm) {
     let holder = orderer(&hosts.iter().collect::<Vec<_>>()).expect("one host orders");
     hosts[holder].signal(Signal::KILL);
     hosts[holder].wait();
-    // The authority asks the dead one too: it comes back, with what the others have by then.
+    // The authority asks the dead host too: it comes back, with what the others have by then.
     hosts[holder] = farm.start(holder);
     let served = farm.served(0, &hosts[0]);
     assert!((1..3).all(|host| farm.served(host, &hosts[host]) == served));
@@ -518,7 +518,7 @@ fn no_worker_process_of_a_cluster_has_its_secret_or_a_certificates_key() {
     let line = key.lines().nth(10).expect("its tenth line").as_bytes();
     let mut openssl = Command::new("openssl");
     let der = openssl.args(["pkey", "-outform", "DER", "-in"]).arg(&path).output().unwrap().stdout;
-    // A part of the primes, which the library keeps as they are or turned around.
+    // A part of the primes, which the library keeps as they are or reversed.
     let part = &der[der.len() - 200..der.len() - 180];
     let turned: Vec<_> = part.iter().rev().copied().collect();
     for host in &hosts {

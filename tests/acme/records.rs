@@ -35,13 +35,13 @@ impl Zone {
         Self { running, address, key }
     }
 
-    /// The zone's answer for a name's challenges.
+    /// Returns the zone's answer for a name's challenges.
     fn records(&self, name: &str) -> String {
         let port = self.address.port().to_string();
         let mut dig = Command::new("dig");
         dig.args(["@127.0.0.1", "-p", &port, "+short", "TXT"]);
         let told = run(dig.arg(format!("_acme-challenge.{name}"))).success();
-        // A name server turns them around.
+        // A name server rotates the records.
         let mut lines: Vec<_> = told.lines().collect();
         lines.sort_unstable();
         lines.join("\n")
@@ -63,7 +63,7 @@ fn records_come_and_go_and_none_stays_after_a_kill() {
     let server = ["-dnsserver", &zone.address.to_string()];
     let pebble = Pebble::start_with(&site, &server, ("PEBBLE_VA_NOSLEEP", "1"));
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg/acme/nsupdate");
-    // It waits at a record that is there as long as a file is.
+    // The hook waits at a record that exists, as long as a file does.
     let hook = format!(
         "#!/bin/sh\n{program:?} \"$@\" || exit\n[ $1 = cleanup ] && exit\n\
          setsid sh -c 'echo $$ >>{:?}; while [ -e {:?} ]; do sleep 0.1; done' & wait\n",
@@ -95,7 +95,7 @@ fn records_come_and_go_and_none_stays_after_a_kill() {
     issued(&site, &lariat, &[]);
     until_true("no record", || zone.records("zone.test").is_empty());
     assert_eq!(pebble.orders(), 2, "{}", pebble.running.stdout());
-    // Nothing is left to be taken away.
+    // No record is left to be taken away.
     lariat.stop();
     lariat = Lariat::start_by(zone.command(), &configuration);
     issued(&site, &lariat, &[]);

@@ -1,4 +1,4 @@
-//! Load of every kind while everything breaks, for as long as you like: `./run-tests chaos`.
+//! Load of every kind while everything breaks, for any length of time: `./run-tests chaos`.
 //!
 //! The script and the promises are in `suite::chaos`.
 #![forbid(unsafe_code)]

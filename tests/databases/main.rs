@@ -1,8 +1,8 @@
-//! Drivers of databases, pinned, through Lariat to real servers: `./run-tests databases`.
+//! Database drivers, pinned, through Lariat to real servers: `./run-tests databases`.
 //!
 //! Each driver's program does what its arguments say, and prints a line for each
-//! (`tests/databases/LANGUAGE`); `tests/databases/install` builds them. What the clients of
-//! Debian do stands in `tests/suite`.
+//! (`tests/databases/LANGUAGE`); `tests/databases/install` builds them. Debian's clients are tested
+//! in `tests/suite`.
 #![forbid(unsafe_code)]
 
 mod mysql;
@@ -13,7 +13,7 @@ use std::fmt::Display;
 
 use suite::prelude::*;
 
-/// `databases` beside the profiles in cargo's target folder, where the drivers are.
+/// Returns `databases` beside the profiles in cargo's target folder, where the drivers are.
 fn folder() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let target = test.ancestors().nth(3);
@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
     folder.join("databases")
 }
 
-/// The sources of the drivers' programs.
+/// Returns the path of a driver program's source.
 fn source(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("databases").join(file)
 }
@@ -31,12 +31,12 @@ struct Login<'a> {
     address: SocketAddr,
     user: &'a str,
     password: &'a str,
-    /// The authority by which it verifies the server; `None`: it speaks without TLS.
+    /// Authority that must have issued the server's certificate; `None`: no TLS.
     ca: Option<&'a Path>,
 }
 
 impl Login<'_> {
-    /// The words that the programs take before what they are to do.
+    /// Returns the programs' first words, before the actions.
     fn words(self) -> [String; 4] {
         let ca = self.ca.map(|path| path.display().to_string());
         [
@@ -48,7 +48,7 @@ impl Login<'_> {
     }
 }
 
-/// A service for this server, with patience for drivers on a busy machine.
+/// Makes a service for this server, with long timeouts for drivers on a busy machine.
 fn service(site: &Site, name: &str, server: impl Display) -> Service {
     suite::starttls::service(site, name, server).more("timeouts = { handshake = '1m' }")
 }
@@ -88,7 +88,7 @@ fn call(driver: &str, login: Login<'_>, actions: &[&str]) -> Finished {
     run(program(driver).args(login.words()).args(actions))
 }
 
-/// A driver prints these lines and no others.
+/// Checks that a driver prints these lines and no others.
 #[track_caller]
 fn assert_says(driver: &str, login: Login<'_>, actions: &[&str], lines: &[&str]) {
     let finished = call(driver, login, actions);
@@ -98,7 +98,7 @@ fn assert_says(driver: &str, login: Login<'_>, actions: &[&str], lines: &[&str])
     assert_eq!(said, expected, "{driver} {actions:?}: {finished:?}");
 }
 
-/// It has to be refused with these words.
+/// Checks that a driver is refused with these words.
 #[track_caller]
 fn assert_refused(driver: &str, login: Login<'_>, actions: &[&str], words: &str) {
     let finished = call(driver, login, actions);

@@ -22,7 +22,7 @@ const DRIVERS: [(&str, &[Ability]); 7] = [
 enum Ability {
     Change,
     Compress,
-    /// Without TLS, to ask for the key by which its password is encrypted.
+    /// Asks, without TLS, for the key by which its password is encrypted.
     FetchKey,
     Prepare,
     Sha256,
@@ -30,7 +30,7 @@ enum Ability {
 }
 use Ability::{Change, Compress, FetchKey, Prepare, Sha256, Signed};
 
-/// How a driver is told to compress.
+/// Returns a driver's option to compress.
 fn compressed(driver: &str) -> &'static str {
     match driver {
         "mariadb" | "mysql" => "-useCompression=true",
@@ -42,7 +42,7 @@ fn login<'a>(address: SocketAddr, user: &'a str, ca: Option<&'a Path>) -> Login<
     Login { address, user, password: "secret", ca }
 }
 
-/// All that a driver can, as `native`.
+/// Checks everything that a driver can do, as `native`.
 fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &str) {
     let load = format!("load={rows}");
     let mut actions = vec!["who", "large"];
@@ -51,7 +51,7 @@ fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &st
         actions.push("prepared");
         lines.push("prepared 42");
     }
-    // Version 3.5.3 of MariaDB's hangs if it compresses a local file, also without Lariat.
+    // Version 3.5.3 of MariaDB's driver hangs if it compresses a local file, also without Lariat.
     if driver == "mariadb" {
         assert_says(driver, login, &[compressed(driver), "large"], &["large 3000000"]);
     }
@@ -63,15 +63,15 @@ fn assert_works(driver: &str, abilities: &[Ability], login: Login<'_>, rows: &st
         assert_says(driver, login, &actions, &lines);
     }
     if abilities.contains(&Change) {
-        // Also back to the first, on the same connection.
+        // Back to the first user as well, on the same connection.
         let actions = ["change=other", "change=native", "large"];
         let lines = ["who other@%", "who native@%", "large 3000000"];
         assert_says(driver, login, &actions, &lines);
     }
     if abilities.contains(&Signed) {
         let signed = Login { user: "signed", ..login };
-        // Version 1.9.3 of Go's takes a scramble's last byte for padding if it is NUL, which is
-        // once in 256 logins, also without Lariat.
+        // Version 1.9.3 of Go's driver takes a scramble's last byte for padding if it is NUL, which
+        // is once in 256 logins, also without Lariat.
         let is_cut = |said: &Finished| driver == "go" && said.stdout.contains("malformed packet");
         let mut logins = (0..4).map(|_| call(driver, signed, &["who"]));
         let said = logins.find(|said| !is_cut(said));
@@ -117,7 +117,7 @@ fn mariadb_serves_every_driver() {
     lariat.wait_for_line(&["starttls-required"]);
 }
 
-/// go-mysql, which has logins by this plugin alone, of the users `ann` and `bob`.
+/// Starts go-mysql, whose users `ann` and `bob` log in only by this plugin.
 fn go_mysql(plugin: &str, tls: &[&str]) -> (Running, SocketAddr) {
     let address = free_address();
     let mut command = Command::new(folder().join("go/server"));
@@ -127,7 +127,7 @@ fn go_mysql(plugin: &str, tls: &[&str]) -> (Running, SocketAddr) {
     (running, address)
 }
 
-/// Logins at a server that remembers nobody yet, then at one that remembers.
+/// Logs in at a server that remembers nobody yet, then at one that remembers.
 fn assert_logins(driver: &str, login: Login<'_>) {
     for _cold_then_warm in 0..2 {
         assert_says(driver, login, &["who"], &[&format!("who {}@%", login.user)]);
@@ -146,7 +146,7 @@ fn passwords_by_rsa_reach_a_server_without_tls() {
             if is_sha256 && !abilities.contains(&Sha256) {
                 continue;
             }
-            // A server for each: it remembers who has logged in.
+            // Each driver gets a server of its own, because it remembers who has logged in.
             let (server, address) = go_mysql(plugin, &["plain"]);
             let front = service(&site, "front", address).starting_tls("mysql", "required");
             let _lariat = lariat([&front]);
@@ -162,7 +162,7 @@ fn passwords_by_rsa_reach_a_server_without_tls() {
     }
 }
 
-/// How a driver without TLS is told to take the server's key.
+/// Returns the options by which a driver without TLS takes the server's key.
 fn taking_key(driver: &str) -> &'static [&'static str] {
     match driver {
         "mariadb" | "mysql" => &["-allowPublicKeyRetrieval=true"],

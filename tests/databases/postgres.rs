@@ -11,7 +11,7 @@ fn login<'a>(service: &Service, ca: Option<&'a Path>) -> Login<'a> {
     Login { address: service.address, user: "ann", password: "secret", ca }
 }
 
-/// How a driver is told to begin with TLS.
+/// Returns a driver's option to begin with TLS.
 fn direct(driver: &str) -> &'static str {
     match driver {
         "psycopg" | "pgx" => "sslnegotiation=direct",
@@ -20,7 +20,7 @@ fn direct(driver: &str) -> &'static str {
     }
 }
 
-/// How a statement ends that a driver has canceled.
+/// Returns how a statement ends that a driver has canceled.
 fn canceled(driver: &str) -> &'static str {
     match driver {
         "postgresql" => "cancel 57014",
@@ -28,7 +28,7 @@ fn canceled(driver: &str) -> &'static str {
     }
 }
 
-/// All that a driver can do, and what it prints then. One of them cancels nothing.
+/// Returns everything that a driver can do, and what it prints then. One driver cannot cancel.
 fn all<'a>(driver: &str, who: &'a str) -> (Vec<&'a str>, Vec<&'a str>) {
     let mut actions = vec!["who", "prepared", "large"];
     let mut lines = vec![who, "prepared 42", "large 3000000"];
@@ -56,7 +56,7 @@ fn a_server_without_tls_serves_every_driver() {
             let login = login(service, ca);
             let (actions, lines) = all(driver, "who ann false");
             assert_says(driver, login, &actions, &lines);
-            // It begins no TLS of itself.
+            // pg8000 does not begin with TLS.
             if ca.is_some() && driver != "pg8000" {
                 let actions = [&[direct(driver)], &actions[..]].concat();
                 assert_says(driver, login, &actions, &lines);
@@ -72,14 +72,14 @@ fn a_server_without_tls_serves_every_driver() {
     lariat.wait_for_line(&["starttls-required"]);
     let verified = login(&tcp, Some(&ca));
     assert_says("psycopg", verified, &["copy"], &["copy 6"]);
-    // libpq of before version 17 cancels in plaintext.
+    // libpq before version 17 cancels in plaintext.
     assert_says("psycopg", verified, &["old-cancel"], &["old-cancel canceled"]);
     // The server has no TLS, and so offers no SCRAM-SHA-256-PLUS.
     let bound = ["channel_binding=require", "who"];
     assert_refused("psycopg", verified, &bound, "channel binding");
     let bound = ["-channelBinding=require", "who"];
     assert_refused("postgresql", verified, &bound, "hannel");
-    // GSSAPI encryption is declined: a driver that insists says so, another one asks for TLS.
+    // GSSAPI encryption is declined: a driver that insists reports it, another one asks for TLS.
     let insisting = ["-gssEncMode=require", "who"];
     assert_refused("postgresql", verified, &insisting, "does not support GSS");
 }
@@ -97,7 +97,7 @@ const BINDING: [(&str, Option<&str>); 4] = [
 fn a_server_with_tls_offers_channel_binding() {
     let site = Site::new();
     let hba = "hostssl all all 127.0.0.1/32 scram-sha-256";
-    // What a client asks of one server, and cancels, may come to the other.
+    // A client's request may go to one server, and its cancellation to the other.
     let servers = [(); 2].map(|()| postgres(hba, &["-c", "ssl=on"], &site));
     let list = servers.each_ref().map(|one| format!("{:?}", one.address.to_string()));
     let (ca, list) = (site.ca(), format!("[{}]", list.join(", ")));
@@ -111,7 +111,7 @@ fn a_server_with_tls_offers_channel_binding() {
     let other = other.starting_tls("postgres", "required");
     let plain = before("plain").mode("off");
     let lariat = lariat([&same, &other, &plain]);
-    // As they are, with the server's name verified; and without TLS, before a server that wants it.
+    // Defaults, with the server's name verified; and without TLS, before a server that wants it.
     for driver in DRIVERS {
         for (service, ca) in [(&same, Some(ca.as_path())), (&plain, None)] {
             let (actions, lines) = all(driver, "who ann true");

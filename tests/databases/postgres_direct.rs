@@ -1,8 +1,8 @@
-//! PostgreSQL 17 and newer, which speak TLS at once if client and server agree on the protocol
-//! `postgresql` (ALPN): as a server of `back.tls`, and behind a service that leaves TLS closed.
+//! PostgreSQL 17 and newer, which begin with TLS if client and server agree on the protocol
+//! `postgresql` (ALPN): as a server of `back.tls`, and behind a service that passes TLS through.
 //!
-//! It runs the programs in a root with a Debian that has them, which `POSTGRES_ROOT` names:
-//! `tests/databases/postgres-direct` makes it. Root alone may do so.
+//! The programs run in a root with a Debian that has them, which `POSTGRES_ROOT` names:
+//! `tests/databases/postgres-direct` makes it. Only root may do so.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
@@ -26,7 +26,7 @@ exec chroot "$root" setpriv --reuid=postgres --regid=postgres --clear-groups \
     env --chdir="$folder" HOME="$folder" "$@"
 "#;
 
-/// A server whose every client must come by TLS: to the database `postgres` with a password, and to
+/// A server whose every client must use TLS: for the database `postgres` with a password, and for
 /// `template1` by SCRAM, which it offers with channel binding.
 struct Postgres {
     address: SocketAddr,
@@ -94,7 +94,7 @@ impl Postgres {
         command
     }
 
-    /// Asks as `ann` with these words of a connection string, whether TLS was used and which.
+    /// Asks as `ann`, with these words of a connection string, whether TLS was used and which.
     fn who(&self, address: SocketAddr, words: &str) -> Finished {
         let who = "SELECT usename, ssl, version FROM pg_stat_ssl \
                    JOIN pg_stat_activity USING (pid) WHERE pid = pg_backend_pid()";
@@ -109,7 +109,7 @@ impl Postgres {
         run(&mut self.command("psql", &arguments))
     }
 
-    /// A service before it that speaks TLS to it at once.
+    /// Makes a service before the server that begins with TLS towards it.
     fn service(&self, name: &str, keys: &str) -> Service {
         let tls = format!("tls = {{ ca = [{:?}], {keys} }}", self.site.ca());
         service(&self.site, name, self.address).back(&tls)
@@ -118,7 +118,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // It ends its own processes when it is asked to (a fast shutdown), not when it is killed.
+        // SIGINT makes it end its own processes (a fast shutdown); being killed would not.
         let Some(mut running) = self.running.take() else {
             return;
         };
@@ -131,7 +131,7 @@ impl Drop for Postgres {
 const DIRECT: &str = "sslmode=verify-full sslnegotiation=direct";
 const ASKING: &str = "sslmode=verify-full sslnegotiation=postgres";
 const PLAIN: &str = "sslmode=disable";
-/// The protocol that it wants to have agreed on.
+/// TLS keys with the protocol that the server demands.
 const ALPN: &str = "name = 'localhost', alpn = ['postgresql']";
 
 #[test]
@@ -139,7 +139,7 @@ fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     let server = Postgres::start();
     let closed = service(&server.site, "closed", server.address).mode("passthrough");
     let plain = server.service("plain", ALPN).mode("off");
-    // What the client has agreed on is offered to the server.
+    // The protocol that the client has agreed on is offered to the server.
     let both = server.service("both", "name = 'localhost'");
     let both = both.tls("alpn = ['postgresql']");
     let asked = server.service("asked", ALPN);
@@ -148,7 +148,7 @@ fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     for (service, words) in
         [(&closed, DIRECT), (&plain, PLAIN), (&both, DIRECT), (&asked, DIRECT), (&asked, ASKING)]
     {
-        // It keeps no sessions: each time is a full handshake.
+        // The client keeps no sessions: each time is a full handshake.
         for _ in 0..2 {
             let said = server.who(service.address, words).success();
             assert_eq!(said, "ann|t|TLSv1.3\n", "{words}");
@@ -160,7 +160,7 @@ fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     let line = lariat.wait_for_line(&["\"service\":\"both\"", "client-closed"]);
     assert_eq!(line["alpn"], "postgresql", "{line}");
     assert_eq!(line["server_handshake"], "full", "{line}");
-    // Channel binding is to the certificate, which client and server see as one and the same.
+    // Channel binding is to the certificate, which is the same for client and server.
     for service in [&both, &asked, &closed] {
         let words = format!("{DIRECT} dbname=template1 channel_binding=require");
         let said = server.who(service.address, &words).success();
@@ -175,7 +175,7 @@ fn what_the_server_lacks_is_said() {
     let misnamed = server.service("misnamed", "name = 'db.example', alpn = ['postgresql']");
     let misnamed = misnamed.mode("off");
     let lariat = lariat([&without, &misnamed]);
-    // Without ALPN it ends the connection after the handshake.
+    // Without ALPN the server ends the connection after the handshake.
     assert!(!server.who(without.address, PLAIN).status.success());
     lariat.wait_for_line(&["\"service\":\"without\"", "backend-closed"]);
     assert!(!server.who(misnamed.address, PLAIN).status.success());

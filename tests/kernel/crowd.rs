@@ -1,18 +1,18 @@
-//! Many at once: no descriptor and no buffer stays behind.
+//! Many connections at once: no descriptor and no buffer stays behind.
 
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::process::resident_kib;
 
-/// Above the size from which on the kernel seals.
+/// Above the size from which on the kernel encrypts.
 const BODY: usize = 160 << 10;
 
-/// Our buffers would hold 256 KiB for each of them; the kernel's are not counted here. A quarter of
-/// that, a connection, leaves room for its state many times.
+/// Our buffers would hold 256 KiB for each connection; the kernel's are not counted here. A quarter
+/// of that leaves ample room for a connection's state.
 const GROWTH_KIB_MAX: u64 = 64;
 
-/// All connect, all ask, and only then all read.
+/// Makes all clients connect, then ask, and only then read.
 fn crowd(bench: &Bench, count: usize) -> Vec<Connection> {
     let clients = Client::of_each_version(&bench.site);
     let connect = |client: &Client| client.connect(bench.service.address);
@@ -55,7 +55,7 @@ fn a_thousand_clients_get_a_file_at_once() {
     assert_all_are_served(&bench, 1000, 1, 0);
 }
 
-/// The pipes of the worker's pool: two descriptors each.
+/// Descriptors of the pipes in the worker's pool: two each.
 const PIPES: usize = 2 * 64;
 
 #[test]

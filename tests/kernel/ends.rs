@@ -1,4 +1,4 @@
-//! How connections end where the kernel seals: cleanly, with an alert, or by the client's whim.
+//! Ends of connections where the kernel encrypts: cleanly, with an alert, or abruptly.
 
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;
@@ -73,13 +73,13 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
             let mut connection = client.connect(bench.service.address);
             connection.ask("huge");
             connection.receive(300_000);
-            // It closes with bytes unread, or on their way: a reset.
+            // The client closes with bytes unread, or on their way: a reset.
         }
     }
     bench.wait_for_end_of(2 * visits);
     let count = || bench.descriptors().len();
     until_true("as few descriptors as before", || count() <= before);
-    // Where nothing was unread at that moment, its FIN comes before the reset.
+    // If nothing was unread at that moment, its FIN comes before the reset.
     let ended = |reason: &str| {
         let reason = [("reason", reason)];
         bench.lariat.sum("lariat_connections_ended_total", &reason)
@@ -90,7 +90,7 @@ fn clients_that_leave_in_mid_file_leave_nothing_behind() {
     });
 }
 
-/// Asks for more than the queues hold, and reads only when it has been given up.
+/// Asks for more than the queues hold, and reads only after it has been given up.
 fn assert_stalled_is_cut(bench: &Bench, ask: impl Fn(&mut Connection)) {
     let mut stalled = Client::of_each_version(&bench.site).map(|client| {
         let mut connection = client.connect(bench.service.address);
@@ -119,7 +119,7 @@ fn a_client_that_reads_no_file_is_given_up_and_not_told_that_it_has_all() {
 fn a_client_that_reads_no_relay_is_given_up_and_not_told_that_it_has_all() {
     let server = Server::start(Behaviour::Speak(pattern(HUGE)));
     let bench = Bench::relay(&server, |service| service.more(IDLE));
-    // It is handed over when it has flowed for a while.
+    // The relay is handed over when it has flowed for a while.
     assert_stalled_is_cut(&bench, |connection| {
         connection.receive(4 << 20);
     });

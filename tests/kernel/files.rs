@@ -1,4 +1,4 @@
-//! Files go from the kernel's cache to the client without passing through us, if they are long.
+//! Long files go from the kernel's cache to the client without passing through us.
 
 use std::fs::OpenOptions;
 
@@ -99,7 +99,7 @@ fn parts_of_several_ranges_are_between_their_boundaries() {
     let bench = Bench::files(|service| service);
     let whole = pattern(LARGE);
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
-    // The whole first, so that the kernel seals whatever the parts are.
+    // The whole first, so that the kernel encrypts whatever the parts are.
     assert!(connection.fetch("large") == whole);
     let parts = [0..1_500_000, 2_000_000..2_000_100, 2_500_000..4_000_000];
     let asked = parts.each_ref().map(|part| format!("{}-{}", part.start, part.end - 1));
@@ -152,14 +152,14 @@ fn requests_in_one_piece_are_answered_in_order_across_the_hand_over() {
     assert!(bench.sent("kernel") > 0.0, "what is short, after the hand-over");
 }
 
-/// Large enough not to lie in the connection's queues at once.
+/// Too large to lie in the connection's queues at once.
 const HUGE: usize = 32 << 20;
 
 #[test]
 fn a_file_that_shrinks_is_cut_and_never_padded() {
     let bench = Bench::files(|service| service);
     let whole = pattern(HUGE);
-    // Less than has been sent, and more.
+    // A length below what has been sent, and one above.
     for (client, left) in Client::of_each_version(&bench.site).iter().zip([2 << 20, 24 << 20]) {
         let path = bench.folder.write("huge", &whole);
         let mut connection = client.connect(bench.service.address);

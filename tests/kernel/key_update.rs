@@ -1,4 +1,4 @@
-//! New keys in the middle (RFC 8446 section 4.6.3), where the kernel seals.
+//! KeyUpdate amid a connection (RFC 8446 section 4.6.3), where the kernel encrypts.
 
 use suite::kernel::{Bench, KernelCounts, LARGE, SMALL, pattern};
 use suite::prelude::*;
@@ -6,7 +6,7 @@ use suite::prelude::*;
 const GET_SMALL: &str = "GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const GET_LARGE: &str = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Without a head, so that what is received is what is stored.
+/// Waits for a body at the end of what was received; `head_and` counts all bytes so far.
 fn wait_for(session: &mut Talk, head_and: &mut usize, body: &[u8]) {
     *head_and += body.len();
     let got = session.wait_for_bytes(*head_and);
@@ -45,7 +45,7 @@ fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
     let bench = Bench::files(|service| service);
     let head = bench.head_length("large");
     let mut session = Talk::start_quiet(&bench.site, bench.service.address, &["-tls1_3"]);
-    // Once before the hand-over: that is ours to do.
+    // Once before the hand-over: that one is ours.
     session.update_keys(true);
     session.send(GET_LARGE);
     let mut expected = head;

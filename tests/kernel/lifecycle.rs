@@ -1,4 +1,4 @@
-//! Reloads and deaths while the kernel seals.
+//! Reloads and deaths while the kernel encrypts.
 
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
 use suite::prelude::*;
@@ -21,7 +21,7 @@ fn a_reload_touches_no_connection() {
     let one_worker = "[workers]\nthreads = 1\n";
     bench.lariat.configure(&format!("{one_worker}{}", off.toml()));
     bench.lariat.reload().success();
-    // The new plan is for those who come now.
+    // The new plan is for new connections.
     assert_served(&bench);
     assert_eq!(bench.counts().taken, 1);
     connection.head();

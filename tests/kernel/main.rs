@@ -1,6 +1,7 @@
-//! Behaviour of `lariat` on kernels that have TLS: a module a behaviour.
+//! Behaviour of `lariat` on kernels that have TLS: one module per behaviour.
 //!
-//! It fails on others. `./run-tests` runs it in virtual machines; CONTRIBUTING.md says how.
+//! These tests fail on other kernels. `./run-tests` runs them in virtual machines; CONTRIBUTING.md
+//! says how.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 

@@ -10,17 +10,17 @@ use testkit::chance::Chance;
 const CONNECTIONS: usize = 16;
 const STEPS: usize = 600;
 
-/// Responses that one connection waits for.
+/// Largest number of responses that one connection waits for.
 const ASKED_MAX: usize = 4;
 
-/// A part of the file: half of the parts are short, the others have up to `most` bytes.
+/// Returns a part of the file: half of the parts are short, the others have up to `most` bytes.
 fn part(chance: &mut Chance, most: usize) -> Range<usize> {
     let longest = *chance.pick(&[2000, most]);
     let begin = chance.below(LARGE - longest);
     begin..begin + 1 + chance.below(longest)
 }
 
-/// A connection and what it has asked for.
+/// A connection and the parts that it has asked for.
 struct Visit {
     connection: Connection,
     is_tls13: bool,
@@ -42,7 +42,7 @@ impl Visit {
         self.asked.push_back(part);
     }
 
-    /// Bytes that are to come.
+    /// Returns how many bytes are still to come.
     fn owed(&self) -> usize {
         self.asked.iter().map(Range::len).sum()
     }
@@ -81,7 +81,7 @@ fn whatever_the_order_each_answer_is_whole() {
         match chance.below(16) {
             0..7 if visit.asked.len() < ASKED_MAX => visit.ask(part(&mut chance, 2_000_000)),
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
-            // It leaves what it has asked for.
+            // The client leaves without its answers.
             10 => *visit = Visit::new(&bench, visit.is_tls13),
             _ => visit.read(&whole),
         }
@@ -96,8 +96,8 @@ fn whatever_the_order_each_answer_is_whole() {
     assert_counts_agree(&bench);
 }
 
-/// Bytes of one connection that may be on their way: less than the queues hold, so that nobody who
-/// sends waits for one who does not read.
+/// Bytes of one connection that may be on their way: less than the queues hold, so that no sender
+/// waits for a client that does not read.
 const OWED_MAX: usize = 500_000;
 
 #[test]
@@ -117,7 +117,7 @@ fn whatever_the_order_each_echo_is_whole() {
                 visit.echo(&whole, part(&mut chance, OWED_MAX / 2));
             }
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
-            // It leaves what is owed to it.
+            // The client leaves without its answers.
             10 => *visit = Visit::new(&bench, visit.is_tls13),
             _ => visit.read_echo(&whole),
         }
@@ -138,7 +138,7 @@ fn visits(bench: &Bench) -> Vec<Visit> {
     (0..CONNECTIONS).map(visit).collect()
 }
 
-/// All connections have ended; several were handed over.
+/// Checks the counts after all connections have ended; several were handed over.
 fn assert_counts_agree(bench: &Bench) {
     let metric = |name: &str| bench.lariat.sum(name, &[]);
     let taken = metric("lariat_ktls_connections_total");

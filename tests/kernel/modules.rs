@@ -1,7 +1,7 @@
-//! Kernels that lack a module: the same answers, and why the kernel does not help.
+//! Kernels that lack a module: the same answers, and the reason why the kernel does not help.
 //!
-//! These need a machine of their own, with no module loaded and a kernel that loads none by itself;
-//! `./run-tests` makes one.
+//! These tests need a machine of their own, with no module loaded and a kernel that loads none by
+//! itself; `./run-tests` makes one.
 
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
@@ -26,7 +26,7 @@ impl Desk {
         Service::files(&self.site, self.folder.path()).tls(tls)
     }
 
-    /// Takes the file with one suite.
+    /// Fetches the file with one suite.
     fn assert_served(&self, service: &Service, suite: u16) {
         let mut connection = Client::with_suite(&self.site, suite).connect(service.address);
         assert!(connection.fetch("large") == pattern(LARGE));
@@ -50,7 +50,7 @@ fn handed_over(lariat: &Lariat) -> f64 {
 
 const REQUIRE: &str = "ktls = \"require\"";
 
-/// Both in one, since a module that was loaded is there for good.
+/// Both in one test, because a loaded module stays.
 #[test]
 fn without_the_module_and_without_a_cipher() {
     let counts = Path::new("/proc/net/tls_stat");

@@ -1,5 +1,5 @@
-//! Records of servers are decrypted by us because that takes fewer calls than if the
-//! kernel decrypted them.
+//! Lariat decrypts servers' records itself, because that takes fewer calls than if the kernel
+//! decrypted them.
 
 use std::fs::File;
 
@@ -13,7 +13,7 @@ const MEBIBYTES: u64 = 32;
 /// A record holds 16 KiB.
 const RECORDS: u64 = MEBIBYTES << 6;
 
-/// Calls of a program that receives so much from the kernel, decrypted.
+/// Counts the calls of a program that receives this much from the kernel, decrypted.
 fn by_kernel(way: &str) -> u64 {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel/receiving.py");
     let mut command = Command::new("python3");
@@ -21,7 +21,7 @@ fn by_kernel(way: &str) -> u64 {
     run(&mut command).success().trim().parse().unwrap()
 }
 
-/// Calls of Lariat that receive so much from a server with TLS, and all of its calls.
+/// Counts the calls of Lariat that receive this much from a server with TLS, and all of its calls.
 fn by_us(front: &str) -> (u64, u64) {
     let (site, folder) = (Site::new(), Directory::in_memory());
     let long = File::create(folder.join("long")).unwrap();
@@ -51,7 +51,7 @@ fn records_of_servers_take_fewer_calls_than_if_the_kernel_decrypted_them() {
     println!("calls per MiB of {MEBIBYTES} MiB of a server with TLS:");
     println!("  kernel, splice: {:.1} to receive", per_mebibyte(spliced));
     println!("  kernel, recv: {:.1} to receive", per_mebibyte(received));
-    // What is not spliced is to be sent as well, however it was decrypted.
+    // Bytes that are not spliced have to be sent as well, however they were decrypted.
     assert!(spliced >= RECORDS, "it now gives more than a record at a time");
     for front in ["off", "terminate"] {
         let (receiving, all) = by_us(front);

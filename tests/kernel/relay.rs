@@ -1,4 +1,4 @@
-//! Bytes that a server sends without a pause go to the client's connection by the kernel.
+//! Bytes that a server sends without a pause are passed to the client by the kernel.
 
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
@@ -88,7 +88,7 @@ fn small_exchanges_are_ours_however_many() {
     assert_eq!(bench.sent("user-space"), 2.0 * 200.0 * 5000.0);
 }
 
-/// It sends what it is told and closes with a byte unread, which resets.
+/// Starts a server that sends this many bytes and closes with a byte unread, which resets.
 fn resetting_server(sends: usize) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -112,7 +112,7 @@ fn a_servers_reset_is_no_clean_end() {
         connection.send(b"xx");
         let mut got = Vec::new();
         connection.read_to_cut(&mut got);
-        // What the kernel has not given us when the reset comes is lost, as on any connection.
+        // Bytes not yet read when the reset comes are lost, as on any connection.
         assert!(got == pattern(LONG)[..got.len()], "nothing but a beginning");
     }
     resetting.join().unwrap();
@@ -120,7 +120,7 @@ fn a_servers_reset_is_no_clean_end() {
     bench.wait_for_end_of(2);
 }
 
-/// nginx's client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
+/// nginx as the client lets the kernel encrypt, and with TLS 1.2 also decrypt.
 #[test]
 fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
     let server = Server::start(Behaviour::Http(pattern(LONG)));

@@ -1,4 +1,4 @@
-//! Status and checks tell of the kernel where it has TLS.
+//! Status and checks describe the kernel's TLS.
 
 use suite::kernel::{Bench, KernelCounts};
 use suite::lariat::command;

@@ -1,9 +1,9 @@
-//! Every suite of both versions, by a real client: the same bytes, sealed by the kernel.
+//! Every suite of both versions, by a real client: the same bytes, encrypted by the kernel.
 
 use suite::kernel::{Bench, LARGE, pattern};
 use suite::prelude::*;
 
-/// How `curl` is told to offer one suite alone.
+/// Options by which `curl` offers only one suite.
 const SUITES: [[&str; 4]; 6] = [
     ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"],
     ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"],
@@ -13,7 +13,7 @@ const SUITES: [[&str; 4]; 6] = [
     ["--tls-max", "1.3", "--tls13-ciphers", "TLS_CHACHA20_POLY1305_SHA256"],
 ];
 
-/// Each suite brings these bytes twice on one connection, which is the kernel's after a while.
+/// Checks that each suite brings these bytes twice on one connection, which the kernel takes over.
 fn assert_all_bring(bench: &Bench, path: &str, body: &[u8]) {
     let files = ["first", "second"].map(|name| bench.site.path(name));
     let [first, second] = [&files[0], &files[1]].map(|file| file.to_str().unwrap());

@@ -1,7 +1,7 @@
-//! How often the kernel is called for a long file, beside nginx, which has it seal as well.
+//! Number of system calls for a long file, compared with nginx, which also lets the kernel encrypt.
 //!
-//! By how many `sendfile` it goes out depends on how fast this kernel seals: others wait no longer
-//! than a moment for each. So the other calls are counted that each of these takes.
+//! The number of `sendfile` calls depends on how fast this kernel encrypts, because others may wait
+//! only for a moment during each. So the test counts the other calls per `sendfile`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,14 +16,13 @@ use suite::strace::Strace;
 
 const LENGTH: u64 = 64 << 20;
 
-/// Bytes that each `sendfile` moves in the mean, at least, however slowly this kernel seals.
+/// Least mean number of bytes per `sendfile`, however slowly this kernel encrypts.
 const PASSED_MIN: u64 = 64 << 10;
 
-/// Calls that the C library makes only where the clock is
-/// emulated.
+/// Calls that the C library makes only where the clock is emulated.
 const CLOCKS: [&str; 3] = ["clock_gettime", "gettimeofday", "time"];
 
-/// The calls of a process while a client takes the file.
+/// Counts the calls of a process while a client fetches the file.
 fn calls(bench: &Bench, address: SocketAddr, process: Pid) -> BTreeMap<String, u64> {
     let strace = Strace::attach(process);
     let file = bench.site.path("got");
@@ -35,7 +34,7 @@ fn calls(bench: &Bench, address: SocketAddr, process: Pid) -> BTreeMap<String, u
     calls
 }
 
-/// Calls that each `sendfile` takes beside itself.
+/// Returns how many other calls each `sendfile` takes.
 fn beside_each(calls: &BTreeMap<String, u64>) -> f64 {
     let others = calls.iter().filter(|(name, _)| {
         !CLOCKS.contains(&name.as_str()) && !["total", "sendfile"].contains(&name.as_str())

@@ -8,7 +8,7 @@ const SESSION: &str = include_str!("systemd/session.sh");
 
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pkg/systemd/lariat.service");
 
-/// The machine's files are gone with it: this writes to `/etc` and `/usr/bin`.
+/// Fails outside of a throw-away machine, because the test writes to `/etc` and `/usr/bin`.
 fn assert_in_a_machine() {
     let command_line = fs::read_to_string("/proc/cmdline").unwrap();
     assert!(command_line.contains("lariat-machine."), "only tests/kernel/machine may run this");
@@ -35,7 +35,7 @@ fn the_unit_starts_reloads_restarts_and_is_watched() {
     fs::create_dir_all("/run/systemd/system").unwrap();
     fs::write("/run/systemd/system/session.service", unit).unwrap();
     run(Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"])).success();
-    // It takes a dozen seconds, and three times that on a loaded host.
+    // The session takes a dozen seconds, and three times that on a loaded host.
     let mut systemd = Command::new("timeout");
     systemd
         .args([

@@ -1,4 +1,4 @@
-//! Unix sockets beside the kernel's TLS: a server's are spliced from, a client's are ours to seal.
+//! Unix sockets beside the kernel's TLS: a server's can be spliced from, a client's we encrypt.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     journal.conclude("soak", &plan.again("SOAK"))
 }
 
-/// `soak` beside the profiles in cargo's target folder.
+/// Returns `soak` beside the profiles in cargo's target folder.
 fn folder() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let target = test.ancestors().nth(3);

@@ -1,11 +1,11 @@
-//! The programs under test: built anew, or the ones that the environment names.
+//! The programs under test: built anew, or those that the environment names.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program that the variable names, or the one beside the tests, built anew: it belongs to
-/// another package, which cargo does not build for ours.
+/// Returns the program that the variable names, or the one beside the tests, built anew: it belongs
+/// to another package, which cargo does not build for ours.
 pub(crate) fn find(variable: &str, name: &str) -> PathBuf {
     env::var_os(variable).map_or_else(|| build(name), PathBuf::from)
 }

@@ -1,8 +1,7 @@
 //! Load of every kind while everything around Lariat breaks, and what must hold nevertheless.
 //!
-//! A seed chooses all that is done, and when: [`script`]. What of it breaks a promise is written
-//! into the [`journal`]; `tests/chaos` and `tests/soak` are the programs, and the suite has a short
-//! one.
+//! A seed chooses all actions and their times: [`script`]. Broken promises are written into the
+//! [`journal`]; `tests/chaos` and `tests/soak` are the programs, and the suite has a short run.
 
 mod exchange;
 mod faults;

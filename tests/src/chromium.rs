@@ -11,20 +11,20 @@ use crate::program::{Running, run};
 
 /// Loads a page, lets its scripts run for `budget_ms` of virtual time, and returns the document.
 ///
-/// Certificates are not checked: the browser has no list of trusted roots for one call.
+/// Certificates are not checked, because the browser cannot be given trusted roots for one call.
 pub fn dump_page(url: &str, budget_ms: u32) -> String {
     let profile = Directory::new();
     let mut command = dumping(url, budget_ms, &profile);
     run(command.arg("--ignore-certificate-errors")).success()
 }
 
-/// Whether [`draw`] keeps pictures: the folder below the repository's root that `PICTURES` names.
+/// Reports whether [`draw`] keeps pictures, in the folder that `PICTURES` names.
 pub fn keeps_pictures() -> bool {
     env::var_os("PICTURES").is_some()
 }
 
 /// Draws a page in a light window of 1280 times 900 pixels, as a picture of that name for the docs;
-/// its bytes, in the form PNG.
+/// returns its bytes as PNG.
 pub fn draw(url: &str, name: &str) -> Vec<u8> {
     let profile = Directory::new();
     let picture = profile.join("picture.png");
@@ -43,8 +43,8 @@ pub fn draw(url: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a picture has the size of its window, and more on it than an empty page: of that, the
-/// form takes 6 kB.
+/// Checks that a picture has the size of its window, and more on it than an empty page, which takes
+/// 6 kB as PNG.
 pub fn assert_drawn(png: &[u8]) {
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"), "another form: {:?}", png.get(..8));
     let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four bytes"));
@@ -52,7 +52,7 @@ pub fn assert_drawn(png: &[u8]) {
     assert!(png.len() > 30_000, "an empty page: {} bytes", png.len());
 }
 
-/// The number that the element of this id has for programs (`data-value`).
+/// Returns the number in `data-value` of the element with this id.
 pub fn value(page: &str, id: &str) -> f64 {
     let at = page.find(&format!(" id=\"{id}\""));
     let tag = &page[at.unwrap_or_else(|| panic!("no element {id}"))..];
@@ -70,7 +70,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts it; the certificate whose public key has this SHA-256 (in base64) is a good one.
+    /// Starts a browser that accepts the certificate whose public key has this SHA-256 (in base64).
     pub fn start(url: &str, budget_ms: u32, key_hash: &str) -> Self {
         let profile = Directory::new();
         let mut command = dumping(url, budget_ms, &profile);
@@ -88,14 +88,14 @@ impl Browser {
     }
 }
 
-/// The same, and it prints the document.
+/// Makes a command that prints the document.
 fn dumping(url: &str, budget_ms: u32, profile: &Directory) -> Command {
     let mut command = command(url, budget_ms, profile);
     command.arg("--dump-dom");
     command
 }
 
-/// Without what a browser does on its own. The URL is not the last word: flags may follow.
+/// Makes a command without a browser's own activities. Flags may follow the URL.
 fn command(url: &str, budget_ms: u32, profile: &Directory) -> Command {
     let mut command = Command::new("chromium");
     command

@@ -1,4 +1,4 @@
-//! A TLS client for what curl and openssl cannot be told: half-closes, pauses, resumption.
+//! A TLS client for what curl and openssl cannot do: half-closes, pauses, resumption.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,24 +11,24 @@ use testkit::leaf::Leaf;
 use crate::patience::PATIENCE;
 use crate::site::Site;
 
-/// A connection without TLS, which waits for bytes as long as tests wait.
+/// Opens a connection without TLS, with the tests' read timeout.
 pub fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("somebody listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("any time");
     stream
 }
 
-/// Makes connections that share one memory of sessions.
+/// Makes connections that share their sessions.
 #[derive(Clone, Debug)]
 pub struct Client(ClientChoice);
 
 impl Client {
-    /// Trusts the site's root and speaks TLS 1.3.
+    /// Makes a client that trusts the site's root and speaks TLS 1.3.
     pub fn new(site: &Site) -> Self {
         Self::with(site, true, &[])
     }
 
-    /// Trusts the site's root and speaks TLS 1.2.
+    /// Makes a client that trusts the site's root and speaks TLS 1.2.
     pub fn tls12(site: &Site) -> Self {
         Self::with(site, false, &[])
     }
@@ -37,23 +37,23 @@ impl Client {
         [Self::tls12(site), Self::new(site)]
     }
 
-    /// Trusts the site's root and offers nothing but one suite, by its number in IANA's registry.
+    /// Makes a client that trusts the site's root and offers only one suite, by its IANA number.
     pub fn with_suite(site: &Site, suite: u16) -> Self {
-        // Those of TLS 1.3 begin so (RFC 8446, appendix B.4).
+        // Numbers of TLS 1.3 suites begin so (RFC 8446, appendix B.4).
         Self::with(site, suite >> 8 == 0x13, &[suite])
     }
 
-    /// Trusts the site's root, speaks TLS 1.2 and wants no tickets.
+    /// Makes a client that trusts the site's root, speaks TLS 1.2 and wants no tickets.
     pub fn without_tickets(site: &Site) -> Self {
         Self(Self::tls12(site).0.without_tickets())
     }
 
-    /// Speaks TLS 1.3 and shows a certificate.
+    /// Makes a client that speaks TLS 1.3 and shows a certificate.
     pub fn showing(site: &Site, leaf: &Leaf) -> Self {
         Self(Self::new(site).0.showing(leaf, leaf))
     }
 
-    /// The same, showing a certificate.
+    /// Makes a client without tickets that shows a certificate.
     pub fn without_tickets_showing(site: &Site, leaf: &Leaf) -> Self {
         Self(Self::tls12(site).0.without_tickets().showing(leaf, leaf))
     }
@@ -71,7 +71,7 @@ impl Client {
         self.over(TcpStream::connect(address)?)
     }
 
-    /// The same over a connection that stands, on which something was sent before.
+    /// Performs a handshake over an open connection, on which something was sent before.
     pub fn over(&self, socket: TcpStream) -> io::Result<Connection> {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
@@ -82,15 +82,15 @@ impl Client {
         Ok(Connection(stream))
     }
 
-    /// A connection on which a byte went to a server that echoes, and came back.
+    /// Connects, sends a byte to a server that echoes, and receives it.
     pub fn echo(&self, address: SocketAddr) -> Connection {
         let mut connection = self.connect(address);
         connection.echo();
         connection
     }
 
-    /// One connection to its end, so that the client has its tickets: which handshake it was. The
-    /// server echoes.
+    /// Makes one connection to a server that echoes, to its end, so that the client has its
+    /// tickets; returns the kind of handshake.
     pub fn visit(&self, address: SocketAddr) -> HandshakeKind {
         let mut connection = self.connect(address);
         connection.send(b"x");
@@ -139,7 +139,7 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Ends it, and sees that the server does so and sends nothing more.
+    /// Ends the connection, and checks that the server does so and sends nothing more.
     pub fn finish(&mut self) {
         self.end();
         assert_eq!(self.read_to_end().expect("a clean end"), b"");
@@ -163,7 +163,7 @@ impl Connection {
         self.ask_with(path, "");
     }
 
-    /// The same with more fields of the request, each with its end of line.
+    /// Asks with more fields of the request, each with its end of line.
     pub fn ask_with(&mut self, path: &str, fields: &str) {
         let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         self.send(head.as_bytes());
@@ -196,7 +196,7 @@ impl Connection {
         String::from_utf8(head).expect("heads are ASCII")
     }
 
-    /// Changes our keys and has the server change its own: KeyUpdate (RFC 8446 section 4.6.3).
+    /// Changes our keys and makes the server change its own: KeyUpdate (RFC 8446 section 4.6.3).
     pub fn change_keys(&mut self) {
         let changed = self.0.conn.refresh_traffic_keys();
         changed.expect("TLS 1.3 after the handshake");

@@ -1,6 +1,6 @@
 //! A wall clock for Lariat alone, which can be set while it runs.
 //!
-//! A library that answers for the C library's clock is loaded into both processes, also into the
+//! A library that replaces the C library's clock is loaded into both processes, also into the
 //! worker process, whose environment is empty: a file system of their own, in a mount namespace,
 //! has an `/etc/ld.so.preload`. The host's clock and files are not touched.
 
@@ -65,7 +65,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Makes one that shows the host's time; an error says why this host cannot have one.
+    /// Makes a clock that shows the host's time. The error says why this host cannot have one.
     pub fn prepare() -> Result<Self, String> {
         let folder = Directory::new();
         let path = folder.write("clock", [0; 8]);
@@ -93,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// A program that sees this clock; arguments are still to come.
+    /// Returns a command whose program sees this clock; arguments may follow.
     pub fn command(&self, program: &Command) -> Command {
         let words = self.words();
         let mut command = Command::new(&words[0]);
@@ -101,7 +101,7 @@ impl Clock {
         command
     }
 
-    /// The first words of a command whose programs see this clock.
+    /// Returns the first words of a command whose programs see this clock.
     pub fn words(&self) -> Vec<OsString> {
         let words = ["unshare", "--mount", "--propagation", "private"];
         let words = words.iter().chain(&["sh", "-c", SHELL]);

@@ -1,4 +1,4 @@
-//! A service as TOML: what each test needs is said, the rest is the same for all.
+//! A service as TOML: tests set what they need, the rest is the same for all.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -17,24 +17,24 @@ pub struct Service {
     pub address: SocketAddr,
     listen: String,
     certificates: String,
-    /// The key that says what stands behind it.
+    /// Key of the servers or files behind the service.
     behind: String,
     more: String,
     front: String,
-    /// The mode of clients' TLS, if it is not terminated.
+    /// Mode of clients' TLS, if it is not terminated.
     mode: Option<String>,
     tls: String,
     back: String,
 }
 
 impl Service {
-    /// Named `web`, on a free port, with the site's own certificate, before a server (or its
-    /// address).
+    /// Makes a service named `web`, on a free port, with the site's own certificate, before a
+    /// server (or its address).
     pub fn new(site: &Site, server: impl Display) -> Self {
         Self::before(site, &format!("servers = {:?}", [server.to_string()]))
     }
 
-    /// The same with the files beneath a folder behind it.
+    /// Makes such a service of the files beneath a folder.
     pub fn files(site: &Site, folder: &Path) -> Self {
         Self::before(site, &format!("files = {folder:?}"))
     }
@@ -43,7 +43,7 @@ impl Service {
         &self.name
     }
 
-    /// With more keys of `files`, as in a TOML table.
+    /// Adds keys of `files`, as in a TOML table.
     pub fn serving(mut self, keys: &str) -> Self {
         let folder = self.behind.strip_prefix("files = ");
         let folder = folder.expect("files stand behind it");
@@ -78,60 +78,60 @@ impl Service {
         self
     }
 
-    /// With these addresses, as a TOML array.
+    /// Sets the addresses, a TOML array.
     pub fn listen(mut self, array: &str) -> Self {
         array.clone_into(&mut self.listen);
         self
     }
 
-    /// With these certificates, as a TOML array.
+    /// Sets the certificates, a TOML array.
     pub fn certificates(mut self, array: &str) -> Self {
         array.clone_into(&mut self.certificates);
         self
     }
 
-    /// With these servers, as a TOML array.
+    /// Sets the servers, a TOML array.
     pub fn servers(mut self, array: &str) -> Self {
         self.behind = format!("servers = {array}");
         self
     }
 
-    /// With more keys of the service itself: `timeouts`, `limits`.
+    /// Adds keys of the service itself: `timeouts`, `limits`.
     pub fn more(mut self, keys: &str) -> Self {
         add(&mut self.more, keys);
         self
     }
 
-    /// With `front.tls` as one word: `passthrough` or `off`.
+    /// Sets `front.tls` to one word: `passthrough` or `off`.
     pub fn mode(mut self, word: &str) -> Self {
         self.mode = Some(word.to_owned());
         self
     }
 
-    /// With more keys of `front`.
+    /// Adds keys of `front`.
     pub fn front(mut self, keys: &str) -> Self {
         add(&mut self.front, keys);
         self
     }
 
-    /// With more keys of `front.tls`.
+    /// Adds keys of `front.tls`.
     pub fn tls(mut self, keys: &str) -> Self {
         add(&mut self.tls, keys);
         self
     }
 
-    /// With more keys of `back`.
+    /// Adds keys of `back`.
     pub fn back(mut self, keys: &str) -> Self {
         add(&mut self.back, keys);
         self
     }
 
-    /// A running Lariat with this service alone.
+    /// Starts Lariat with only this service.
     pub fn start(&self) -> Lariat {
         self.start_with("")
     }
 
-    /// The same with keys of `[log]`, then tables of their own, before the service.
+    /// Starts Lariat with keys of `[log]`, then tables of their own, before the service.
     pub fn start_with(&self, tables: &str) -> Lariat {
         Lariat::start(&format!("{tables}\n{}", self.toml()))
     }

@@ -6,19 +6,19 @@ use std::process::Command;
 use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
-/// `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
+/// Makes a `curl` that prints the body, fails on HTTP errors and gives up after half a minute.
 pub fn curl() -> Curl {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--fail", "--max-time", "30", "--noproxy", "*"]);
     Curl(command)
 }
 
-/// `curl` that asks `address` for `/` as `https://localhost`, trusting the site's root.
+/// Makes a `curl` that asks `address` for `/` as `https://localhost`, trusting the site's root.
 pub fn curl_tls(site: &Site, address: SocketAddr) -> Curl {
     curl_tls_for(site, address, &[""])
 }
 
-/// `curl` that asks `address` for these paths (without the slash in front) one after the other.
+/// Makes a `curl` that asks `address` for these paths (without the slash in front) in turn.
 pub fn curl_tls_for(site: &Site, address: SocketAddr, paths: &[&str]) -> Curl {
     let port = address.port();
     let mut curl = curl().args(&["--resolve", &format!("localhost:{port}:{}", address.ip())]);
@@ -50,7 +50,7 @@ impl Curl {
         run(&mut self.0)
     }
 
-    /// Runs it to its end, which must be a success: the bytes that it got.
+    /// Runs it to its end, which must be a success; returns the bytes that it got.
     pub fn bytes(self) -> Vec<u8> {
         let mut running = self.start();
         assert!(running.wait().success(), "{}", running.stderr());

@@ -1,4 +1,4 @@
-//! A desk of its own for a run of the laboratory: a folder with a small question in it.
+//! A folder for a run of the laboratory, with a small question in it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -68,12 +68,12 @@ impl Desk {
         Self { directory }
     }
 
-    /// `lariat-lab run`, not yet started.
+    /// Returns `lariat-lab run`, not yet started.
     pub fn command(&self, words: &str) -> Command {
         self.by(lab::command(), words)
     }
 
-    /// The same by a command that is prepared.
+    /// Completes a prepared command likewise.
     pub fn by(&self, mut command: Command, words: &str) -> Command {
         command.current_dir(self.directory.path());
         command.env("TMPDIR", self.directory.join("tmp"));
@@ -81,7 +81,7 @@ impl Desk {
         command
     }
 
-    /// A run that leaves nothing behind.
+    /// Runs the laboratory, and checks that it leaves no folder behind.
     pub fn run(&self, words: &str) -> Finished {
         let finished = run(&mut self.command(words));
         let left = fs::read_dir(self.directory.join("tmp")).expect("the folder is there").count();
@@ -89,7 +89,7 @@ impl Desk {
         finished
     }
 
-    /// A run of the small question whose record is `r.jsonl`.
+    /// Runs the small question, with the record `r.jsonl`.
     pub fn small(&self, words: &str) -> Finished {
         self.run(&format!("./small.toml --speeds none --record r.jsonl {words}"))
     }
@@ -98,12 +98,12 @@ impl Desk {
         self.directory.join(name)
     }
 
-    /// The record, as far as it is written.
+    /// Returns the record, as far as it is written.
     pub fn text(&self) -> String {
         fs::read_to_string(self.path("r.jsonl")).unwrap_or_default()
     }
 
-    /// Whole lines of the record.
+    /// Returns the whole lines of the record.
     pub fn events(&self) -> Vec<Value> {
         let text = self.text();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -118,7 +118,7 @@ impl Desk {
     }
 }
 
-/// The configurations and repeats of measurements.
+/// Returns the configurations and repeats of measurements.
 pub fn measurements(events: &[Value]) -> BTreeSet<(String, u64)> {
     let key = |event: &Value| {
         let configuration = event["configuration"].as_str();

@@ -1,5 +1,5 @@
-//! Encrypted Client Hello by Go's own library: a server that takes inner hellos, and hellos that
-//! are sealed as a test says. Needs Go 1.26, whose library has HPKE.
+//! Encrypted Client Hello by Go's own library: a server that takes inner hellos, and hellos
+//! encrypted as a test says. Needs Go 1.26, whose library has HPKE.
 
 use std::env;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::program::{Running, run};
 
 const SOURCE: &str = include_str!("ech.go");
 
-/// The program, built once for all tests; Go itself keeps what did not change.
+/// Returns the program, built once for all tests; Go itself keeps what did not change.
 fn command() -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     Command::new(PROGRAM.get_or_init(|| {
@@ -29,7 +29,7 @@ fn command() -> Command {
     }))
 }
 
-/// A server that answers each request with what its handshake was.
+/// A server that answers each request with a description of its handshake.
 #[derive(Debug)]
 pub struct EchServer {
     pub address: SocketAddr,
@@ -37,12 +37,12 @@ pub struct EchServer {
 }
 
 impl EchServer {
-    /// With the chain and key of a file.
+    /// Starts a server with the chain and key of a file.
     pub fn start(certificate: &Path) -> Self {
         Self::start_as(certificate, "")
     }
 
-    /// The same; it asks clients without a share of P-384 for a second hello.
+    /// Starts a server that asks clients without a share of P-384 for a second hello.
     pub fn asking_again(certificate: &Path) -> Self {
         Self::start_as(certificate, "retry")
     }
@@ -57,17 +57,17 @@ impl EchServer {
     }
 }
 
-/// A hello whose inner one, for this name, is of a kind that `ech.go` knows.
+/// Makes a hello whose inner one, for this name, is of a kind that `ech.go` knows.
 pub fn hello(list: &str, name: &str, kind: &str) -> Vec<u8> {
     bytes_of(run(command().args(["hello", list, name, kind])).success().trim())
 }
 
-/// The ECHConfigList that a configuration publishes now, in Base64.
+/// Returns the ECHConfigList that a configuration publishes now, in Base64.
 pub fn published(configuration: &Path) -> String {
     published_by(lariat::command(), configuration)
 }
 
-/// The same by a command that runs the program.
+/// Returns the list likewise, by a command that runs the program.
 pub fn published_by(mut command: Command, configuration: &Path) -> String {
     let said = run(command.args(["ech", "show", "--json"]).arg(configuration)).success();
     let shown: Value = serde_json::from_str(&said).expect("it is JSON");

@@ -14,8 +14,8 @@ use crate::site::Site;
 pub struct Example(String);
 
 impl Example {
-    /// Reads it, and writes the certificates that examples name into the site. The tables `admin`
-    /// and `log` are left out, because a test has its own.
+    /// Reads an example, and writes the certificates that examples name into the site. The tables
+    /// `admin` and `log` are left out, because a test has its own.
     pub fn new(site: &Site, name: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
         let text = fs::read_to_string(folder.join(name)).expect("an example");
@@ -34,14 +34,14 @@ impl Example {
         Self(text.replace("\"certs/", &format!("\"{}/", site.path("certs").display())))
     }
 
-    /// Writes another value in each place where it has this one.
+    /// Replaces a value wherever it occurs.
     #[must_use]
     pub fn with(self, place: &str, value: impl Display) -> Self {
         assert!(self.0.contains(place), "{place} is not in {}", self.0);
         Self(self.0.replace(place, &value.to_string()))
     }
 
-    /// Writes a free address in this place.
+    /// Replaces a value by a free address.
     #[must_use]
     pub fn at_free_address(self, place: &str) -> (Self, SocketAddr) {
         let address = free_address();

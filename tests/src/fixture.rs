@@ -1,4 +1,4 @@
-//! Lariat in front of one server, as most tests have it.
+//! Lariat in front of one server, as most tests need it.
 
 use testkit::server::{Behaviour, Server};
 
@@ -6,27 +6,27 @@ use crate::configuration::Service;
 use crate::lariat::Lariat;
 use crate::site::Site;
 
-/// Bound in this order, they end in the other one: Lariat first.
+/// Bound in this order, the parts are dropped in reverse: Lariat first.
 pub type Fixture = (Site, Server, Service, Lariat);
 
-/// A server of HTTP that answers `hello`.
+/// Returns the behaviour of an HTTP server that answers `hello`.
 pub fn http() -> Behaviour {
     Behaviour::Http(b"hello".to_vec())
 }
 
-/// A service before a server, without a Lariat that runs it.
+/// Makes a service before a server, without starting Lariat.
 pub fn set_up(behaviour: Behaviour) -> (Site, Server, Service) {
     let (site, server) = (Site::new(), Server::start(behaviour));
     let service = Service::new(&site, &server);
     (site, server, service)
 }
 
-/// A running Lariat with one service.
+/// Starts Lariat with one service.
 pub fn serve(behaviour: Behaviour) -> Fixture {
     serve_with("", behaviour)
 }
 
-/// The same with more in the configuration of the service.
+/// Starts Lariat with one service that `adjust` changes.
 pub fn serve_as(behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -> Fixture {
     let (site, server, service) = set_up(behaviour);
     let service = adjust(service);
@@ -34,7 +34,7 @@ pub fn serve_as(behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -
     (site, server, service, lariat)
 }
 
-/// The same with keys of `[log]`, then tables of their own, before the service.
+/// Starts Lariat with keys of `[log]`, then tables of their own, before the service.
 pub fn serve_with(tables: &str, behaviour: Behaviour) -> Fixture {
     let (site, server, service) = set_up(behaviour);
     let lariat = service.start_with(tables);

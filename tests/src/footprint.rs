@@ -6,11 +6,11 @@ use rustix::process::Pid;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Footprint {
-    /// All of its memory that is in RAM, in KiB.
+    /// Resident memory, in KiB.
     pub resident_kib: u64,
-    /// The part of it that is neither a file's nor shared with another process, in KiB.
+    /// Resident memory that is neither a file's nor shared with another process, in KiB.
     pub anonymous_kib: u64,
-    /// The resident memory with what is shared divided by those who share it, in KiB.
+    /// Resident memory, with shared parts divided by the number of sharers, in KiB.
     pub proportional_kib: u64,
     pub descriptors: u64,
     pub threads: u64,
@@ -19,7 +19,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// The footprint of a process; `None` if it is gone, or not ours and we are not root.
+    /// Returns the footprint of a process; `None` if it is gone, or not ours and we are not root.
     pub fn of(process: Pid) -> Option<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{}/{name}", process.as_raw_nonzero());
@@ -38,8 +38,8 @@ impl Footprint {
     }
 }
 
-/// CPU time in ns that the thread of this name has used; `None` if there is none, or we may not
-/// ask.
+/// Returns the CPU time in ns that the thread of this name has used; `None` if there is none, or we
+/// may not ask.
 pub fn thread_cpu_ns(process: Pid, name: &str) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).ok()?;
     let read = |thread: &fs::DirEntry, file| fs::read_to_string(thread.path().join(file)).ok();
@@ -49,14 +49,14 @@ pub fn thread_cpu_ns(process: Pid, name: &str) -> Option<u64> {
     read(&thread, "schedstat")?.split(' ').next()?.parse().ok()
 }
 
-/// The number behind a name at the beginning of a line.
+/// Returns the number behind a name at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The fields `utime` and `stime` of `/proc/PID/stat` (proc(5)): the 12th and 13th behind the name,
-/// which may itself hold blanks and parentheses.
+/// Adds the fields `utime` and `stime` of `/proc/PID/stat` (proc(5)): the 12th and 13th behind the
+/// name, which may itself hold blanks and parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);

@@ -1,6 +1,6 @@
-//! A file system that answers when a test lets it: FUSE, spoken over `/dev/fuse` by a thread.
+//! A file system that answers when a test lets it: FUSE, served over `/dev/fuse` by a thread.
 //!
-//! It holds a few files without folders, and speaks as much of the protocol (version 7.31,
+//! Holds a few files without folders, and implements as much of the protocol (version 7.31,
 //! `linux/fuse.h`) as opening and reading them takes.
 
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use std::thread;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// The answer of the file system when it is asked for a file.
+/// Reaction of the file system to requests for a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Temper {
     Prompt,
-    /// It opens the file, and gives its bytes when it is released.
+    /// Opens the file, and gives its bytes when it is released.
     HoldsBytes,
-    /// It opens the file when it is released.
+    /// Opens the file when it is released.
     HoldsOpening,
 }
 
@@ -35,18 +35,18 @@ pub struct Fuse {
 struct Shared {
     device: File,
     files: BTreeMap<&'static str, (Temper, Vec<u8>)>,
-    /// Answers that are held back; `None` = they are held back no more.
+    /// Answers that are held back; `None` = no longer.
     held: Mutex<Option<Vec<Vec<u8>>>>,
 }
 
-/// Sizes of what the kernel sends and gets (`linux/fuse.h`).
+/// Sizes of the kernel's messages (`linux/fuse.h`).
 const REQUEST_BYTES: usize = 1 << 20;
 const HEAD_BYTES: usize = 40;
 const ROOT: u64 = 1;
 
 impl Fuse {
-    /// Mounts these files at a folder, which is made. `None`, and a line that says why = this
-    /// machine lets us mount no FUSE: it has none, or we are not root.
+    /// Mounts these files at a folder, which is made. Returns `None` and prints the reason if this
+    /// machine cannot mount FUSE: the kernel has none, or we are not root.
     pub fn mount(at: &Path, files: &[(&'static str, Temper, &[u8])]) -> Option<Self> {
         match Self::try_mount(at, files) {
             Ok(fuse) => Some(fuse),
@@ -82,7 +82,7 @@ impl Fuse {
         self.shared.held().as_ref().map_or(0, Vec::len)
     }
 
-    /// Answers what was held back, and from now on everything.
+    /// Sends the answers held back, and from now on every answer.
     pub fn release(&self) {
         let held = self.shared.held().take();
         for answer in held.into_iter().flatten() {
@@ -103,7 +103,7 @@ impl Shared {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers until it is unmounted.
+    /// Answers until the file system is unmounted.
     fn serve(&self) {
         let mut room = vec![0; REQUEST_BYTES];
         loop {
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     fn send(&self, answer: &[u8]) {
-        // Who asked may have gone.
+        // The asking process may have gone.
         let _ = (&self.device).write(answer);
     }
 
@@ -142,7 +142,7 @@ impl Shared {
                 answer.extend(attributes(node, bytes));
                 (Ok(answer), None)
             }
-            // OPEN: the kernel keeps no pages of it (FOPEN_DIRECT_IO is not said).
+            // OPEN: the kernel keeps no pages of the file (FOPEN_DIRECT_IO is not set).
             14 => (Ok(pack(&[0, 0])), Some(Temper::HoldsOpening)),
             // READ: of the file from an offset on, up to a size.
             15 => {
@@ -156,7 +156,7 @@ impl Shared {
             17 => (Ok(vec![0; 80]), None),
             // RELEASE, FLUSH, RELEASEDIR
             18 | 25 | 29 => (Ok(Vec::new()), None),
-            // INIT: reads may go on beside each other (FUSE_ASYNC_READ).
+            // INIT: reads may run concurrently (FUSE_ASYNC_READ).
             26 => (Ok(initial()), None),
             // OPENDIR, READDIR: nobody lists it.
             27 => (Ok(pack(&[0, 0])), None),
@@ -173,7 +173,7 @@ impl Shared {
         self.send(&answer);
     }
 
-    /// The file of that name; ENOENT if there is none.
+    /// Returns the file of that name; ENOENT if there is none.
     fn entry(&self, name: &[u8]) -> Result<Vec<u8>, i32> {
         let name = name.strip_suffix(b"\0").unwrap_or(name);
         let mut all = (ROOT + 1..).zip(&self.files);
@@ -204,7 +204,7 @@ fn framed(unique: u64, answer: Result<Vec<u8>, i32>) -> Vec<u8> {
     framed
 }
 
-/// `struct fuse_init_out`: version, what the kernel may read ahead, what of its abilities we want.
+/// Makes a `struct fuse_init_out`: version, read-ahead, and the abilities that we want.
 fn initial() -> Vec<u8> {
     const ASYNC_READ: u32 = 1;
     let mut answer = pack_short(&[7, 31, 128 << 10, ASYNC_READ, 0, 4096]);
@@ -212,7 +212,7 @@ fn initial() -> Vec<u8> {
     answer
 }
 
-/// `struct fuse_attr` of a file with its number of bytes, or of the root.
+/// Makes a `struct fuse_attr` of a file with its number of bytes, or of the root.
 fn attributes(node: u64, bytes: Option<usize>) -> Vec<u8> {
     let mode = if bytes.is_some() { 0o100_555 } else { 0o040_555 };
     let mut answer = pack(&[node, bytes.unwrap_or_default() as u64, 0, 1, 1, 1]);

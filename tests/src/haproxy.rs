@@ -1,4 +1,4 @@
-//! The program `haproxy`, before and behind.
+//! The program `haproxy`, before and behind Lariat.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// An HTTP server that takes a PROXY header and answers with `body`, a log format of haproxy's.
+    /// Starts an HTTP server that takes a PROXY header and answers by a haproxy log format.
     pub fn receive_proxy(body: &str) -> Self {
         Self::start_with(
             "",
@@ -29,18 +29,18 @@ impl Haproxy {
         )
     }
 
-    /// A TCP forwarder to `target` that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
+    /// Starts a TCP forwarder that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
     pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
         Self::start_with("", "", &format!("mode tcp\n server target {target} {how}\n"))
     }
 
-    /// An HTTPS server with this certificate (chain and key in one file) and more options of its
-    /// `bind` line, that answers with `ok`.
+    /// Starts an HTTPS server with this certificate (chain and key in one file) and more options of
+    /// its `bind` line, that answers with `ok`.
     pub fn terminate(certificate: &Path, bind: &str) -> Self {
         Self::terminate_with(certificate, bind, "")
     }
 
-    /// The same with lines of the section `global`.
+    /// Starts such a server with lines of the section `global`.
     pub fn terminate_with(certificate: &Path, bind: &str, global: &str) -> Self {
         Self::start_with(
             global,
@@ -49,7 +49,7 @@ impl Haproxy {
         )
     }
 
-    /// The whole configuration, for an address.
+    /// Starts haproxy with the whole configuration, for an address.
     pub fn configured(text: impl Fn(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();

@@ -22,18 +22,18 @@ pub struct Hitch {
 
 impl Hitch {
     /// Terminates TLS for `server` with this certificate (chain and key in one file), and with the
-    /// OCSP response in a file beside it that ends in `.ocsp`. One process does it: several would
-    /// each have sessions of their own.
+    /// OCSP response in a file beside it that ends in `.ocsp`. Only one process serves, because
+    /// several would each have sessions of their own.
     pub fn start(certificate: &Path, server: SocketAddr) -> Self {
         Self::start_with(certificate, server, "")
     }
 
-    /// The same with more settings.
+    /// Starts hitch with more settings.
     pub fn start_with(certificate: &Path, server: SocketAddr, settings: &str) -> Self {
         Self::configured(|address| format!("{}{settings}\n", text(address, certificate, server)))
     }
 
-    /// By the file for an address.
+    /// Starts hitch by the file for an address.
     pub fn configured(text: impl FnOnce(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();
@@ -42,7 +42,7 @@ impl Hitch {
         command.arg("--config").arg(&configuration);
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
-        // Another process may have tried the port at that moment.
+        // A different process may have tried the port at that moment.
         until_true("a worker of hitch", || {
             running.assert_running();
             let said = running.stdout() + &running.stderr();
@@ -54,7 +54,7 @@ impl Hitch {
 
 impl Drop for Hitch {
     fn drop(&mut self) {
-        // Its workers end with it, which they do not if it is killed.
+        // SIGTERM ends its workers as well; they would outlive a killed hitch.
         if self.running.try_signal(Signal::TERM) {
             self.running.wait();
         }
@@ -62,7 +62,7 @@ impl Drop for Hitch {
 }
 
 fn text(address: SocketAddr, certificate: &Path, server: SocketAddr) -> String {
-    // It does not serve with root's rights.
+    // hitch does not serve with root's rights.
     let user = if geteuid().is_root() { "user = \"nobody\"" } else { "" };
     let staple = certificate.with_extension("ocsp");
     let pem_file = if staple.exists() {

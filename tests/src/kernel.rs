@@ -1,6 +1,6 @@
-//! Lariat on a kernel that has TLS, and what that kernel says of itself.
+//! Lariat on a kernel that has TLS, and that kernel's own counts.
 //!
-//! The kernel's counts are those of the whole network namespace, so one test runs at a time.
+//! The counts are those of the whole network namespace, so one test runs at a time.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -19,25 +19,26 @@ use crate::site::Site;
 
 const COUNTS: &str = "/proc/net/tls_stat";
 
-/// The file that is small whatever the settings.
+/// Length of the file that is small whatever the settings.
 pub const SMALL: usize = 600;
 
-/// The file that the kernel seals by default.
+/// Length of the file that the kernel encrypts by default.
 pub const LARGE: usize = (4 << 20) + 123;
 
 /// The kernel's counts of its TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelCounts {
-    /// Open connections that it seals.
+    /// Open connections that the kernel encrypts.
     pub sealing: u64,
-    /// Connections whose sending it took since it was started.
+    /// Connections whose sending the kernel took over since its start.
     pub taken: u64,
     /// Changes of their keys; `None` = this kernel cannot.
     pub rekeys: Option<u64>,
 }
 
 impl KernelCounts {
-    /// Panics if the kernel has no TLS: these tests are for kernels that have.
+    /// Reads the counts. Panics if the kernel has no TLS, because these tests are for kernels that
+    /// have.
     pub fn read() -> Self {
         let text = fs::read_to_string(COUNTS);
         let text = text.unwrap_or_else(|error| {
@@ -55,7 +56,7 @@ impl KernelCounts {
     }
 }
 
-/// A bench in turn: a site, files, a service and a running Lariat.
+/// One test's turn: a site, files, a service and a running Lariat.
 #[derive(Debug)]
 pub struct Bench {
     pub lariat: Lariat,
@@ -68,18 +69,18 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Lariat in front of the files, with one worker.
+    /// Starts Lariat in front of the files, with one worker.
     pub fn files(adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, folder| adjust(Service::files(site, folder)))
     }
 
-    /// The same with the files on a file system that has everything in memory, so that no thread
-    /// reads ahead of the kernel.
+    /// Starts Lariat with the files on a file system in memory, so that no thread reads ahead of
+    /// the kernel.
     pub fn files_in_memory() -> Self {
         Self::start(Directory::in_memory(), Service::files)
     }
 
-    /// Lariat in front of a server, with one worker.
+    /// Starts Lariat in front of a server, with one worker.
     pub fn relay(server: impl Display, adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, _| adjust(Service::new(site, server)))
     }
@@ -104,7 +105,7 @@ impl Bench {
         Self { lariat, site, folder, service, before, _turn: turn }
     }
 
-    /// The kernel's counts since Lariat was started.
+    /// Returns the kernel's counts since Lariat was started.
     pub fn counts(&self) -> KernelCounts {
         let now = KernelCounts::read();
         KernelCounts {
@@ -114,8 +115,8 @@ impl Bench {
         }
     }
 
-    /// Waits until Lariat and the kernel both say that this many connections were handed over, and
-    /// that none of them is open any more.
+    /// Waits until Lariat and the kernel both report that this many connections were handed over,
+    /// and that none of them is open any more.
     pub fn wait_for_end_of(&self, connections: u32) {
         let wanted = f64::from(connections);
         let metric = "lariat_ktls_connections_total";
@@ -130,13 +131,14 @@ impl Bench {
         until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
 
-    /// Plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`, `user-space`.
+    /// Returns the plaintext bytes sent to clients on this path: `sendfile`, `splice`, `kernel`,
+    /// `user-space`.
     pub fn sent(&self, path: &str) -> f64 {
         let metrics = self.lariat.metrics();
         metrics.sum("lariat_sent_bytes_total", &[("path", path)])
     }
 
-    /// The length of the head of the response of this file, which has the same one each time.
+    /// Returns the length of the response head of this file, which is the same each time.
     pub fn head_length(&self, path: &str) -> usize {
         let mut connection = Client::new(&self.site).connect(self.service.address);
         let head = format!("HEAD /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -144,13 +146,13 @@ impl Bench {
         connection.head().len()
     }
 
-    /// The descriptors of the worker process, as the kernel names them.
+    /// Returns the descriptors of the worker process, as the kernel names them.
     pub fn descriptors(&self) -> Vec<PathBuf> {
         open_files(self.lariat.worker_process())
     }
 }
 
-/// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.
+/// Returns bytes in which a lost or moved one shows; shorter patterns are prefixes.
 pub fn pattern(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut bytes = Vec::with_capacity(length + 4);

@@ -14,11 +14,11 @@ use crate::lariat;
 use crate::patience::until;
 use crate::program::{Finished, Running, run};
 
-/// The program, not yet started; `LARIAT_LAB` names another one than that beside the tests.
+/// Returns the program, not yet started; `LARIAT_LAB` may name another than that beside the tests.
 pub fn command() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     Command::new(BINARY.get_or_init(|| {
-        // It looks beside itself for the terminator that it puts under test.
+        // The laboratory looks beside itself for the terminator that it puts under test.
         lariat::command();
         binary::find("LARIAT_LAB", "lariat-lab")
     }))
@@ -29,7 +29,7 @@ pub fn command() -> Command {
 pub struct Folder(pub Directory);
 
 impl Folder {
-    /// A folder with these files.
+    /// Makes a folder with these files.
     pub fn with(files: &[(&str, &str)]) -> Self {
         let folder = Self(Directory::new());
         files.iter().for_each(|(name, text)| drop(folder.0.write(name, text)));
@@ -44,7 +44,7 @@ impl Folder {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// The names in a folder beneath it, sorted.
+    /// Returns the names in a folder beneath it, sorted.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).expect("it is there");
         let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -53,7 +53,7 @@ impl Folder {
         names
     }
 
-    /// The program with these words, not yet started.
+    /// Returns the program with these words, not yet started.
     pub fn command(&self, words: &str) -> Command {
         let mut command = command();
         command.current_dir(self.0.path()).args(words.split_whitespace());
@@ -73,17 +73,17 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts it on a free port, one thread.
+    /// Starts an origin on a free port, with one thread.
     pub fn start() -> Self {
         Self::start_with(&["--threads", "1"])
     }
 
-    /// Starts it on a free port with more flags, and waits until it serves.
+    /// Starts an origin on a free port with more flags, and waits until it serves.
     pub fn start_with(flags: &[&str]) -> Self {
         Self::start_by(&mut command(), flags)
     }
 
-    /// The same by a command that runs the program with the arguments that it gets.
+    /// Starts an origin by a command that runs the program with the arguments that it gets.
     pub fn start_by(command: &mut Command, flags: &[&str]) -> Self {
         command.args(["origin", "--listen", "127.0.0.1:0"]);
         let mut running = Running::start(command.args(flags));

@@ -31,21 +31,21 @@ pub struct Lariat {
 }
 
 impl Lariat {
-    /// Starts it with this configuration (services, and tables other than `admin` and `log`) and
-    /// waits until it serves.
+    /// Starts Lariat with this configuration (services, and tables other than `admin` and `log`)
+    /// and waits until it serves.
     pub fn start(configuration: &str) -> Self {
         Self::start_by(command(), configuration)
     }
 
-    /// The same with at most this number of descriptors.
+    /// Starts Lariat with at most this number of descriptors.
     pub fn start_within(descriptors: u32, configuration: &str) -> Self {
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nofile={descriptors}:{descriptors}")).arg(command().get_program());
         Self::start_by(limited, configuration)
     }
 
-    /// The same by a command that runs the program with the arguments that it gets, with pipes that
-    /// are the caller's to read.
+    /// Starts Lariat by a command that runs the program with the arguments that it gets, with pipes
+    /// that the caller reads.
     pub fn start_piped(command: Command, configuration: &str) -> (Self, ChildStdout, ChildStderr) {
         let mut pipes = None;
         let lariat = Self::start_as(command, configuration, |command| {
@@ -57,7 +57,7 @@ impl Lariat {
         (lariat, stdout, stderr)
     }
 
-    /// The same with its standard error going to the file at this path.
+    /// Starts Lariat with its standard error going to the file at this path.
     pub fn start_with_stderr(path: &Path, configuration: &str) -> Self {
         let mut redirected = Command::new("sh");
         redirected
@@ -67,14 +67,14 @@ impl Lariat {
         Self::start_by(redirected, configuration)
     }
 
-    /// The same with the file at this path in the place of a file of the host, which it alone sees.
-    /// Only root may.
+    /// Starts Lariat with the file at this path in the place of a file of the host, for Lariat
+    /// only. Only root may.
     pub fn start_with_file(path: &Path, place: &str, configuration: &str) -> Self {
         let mounted = with_file(command().get_program(), path, place);
         Self::start_by(mounted, configuration)
     }
 
-    /// The same by a command that runs the program with the arguments that it gets.
+    /// Starts Lariat by a command that runs the program with the arguments that it gets.
     pub fn start_by(command: Command, configuration: &str) -> Self {
         Self::start_as(command, configuration, Running::start)
     }
@@ -97,8 +97,8 @@ impl Lariat {
         lariat
     }
 
-    /// `lariat upgrade`: the same process, with another worker process. The one before is returned,
-    /// which drains.
+    /// Runs `lariat upgrade`: the same process, with another worker process. Returns the former
+    /// worker process, which drains.
     pub fn upgrade(&self) -> Draining {
         let (supervisor, before) = (self.supervisor(), self.worker_process());
         let said = self.ask("upgrade").success();
@@ -107,7 +107,7 @@ impl Lariat {
         Draining(before)
     }
 
-    /// The supervisor that the status names.
+    /// Returns the supervisor that the status names.
     pub fn serving(&self) -> Pid {
         let status = self.status();
         let pid = status["process"]["supervisor_pid"].as_u64();
@@ -119,12 +119,12 @@ impl Lariat {
         write_configuration(&self.directory, self.admin, configuration);
     }
 
-    /// `lariat reload`, to its end.
+    /// Runs `lariat reload` to its end.
     pub fn reload(&self) -> Finished {
         self.ask("reload")
     }
 
-    /// A reload of another configuration, which has to be refused.
+    /// Reloads another configuration, which has to be refused.
     pub fn reload_refused(&self, configuration: &str) -> Finished {
         self.configure(configuration);
         let refused = self.reload();
@@ -138,12 +138,12 @@ impl Lariat {
         self.reload().success();
     }
 
-    /// `lariat status`, `reload` or `drain`, to its end.
+    /// Runs `lariat status`, `reload` or `drain` to its end.
     pub fn ask(&self, what: &str) -> Finished {
         self.ask_with(what, &[])
     }
 
-    /// The same with more arguments.
+    /// Runs such a command with more arguments.
     pub fn ask_with(&self, what: &str, arguments: &[&str]) -> Finished {
         let mut command = command();
         run(command.arg(what).arg("--status-socket").arg(self.status_socket()).args(arguments))
@@ -165,12 +165,12 @@ impl Lariat {
         try_status(&self.status_socket())
     }
 
-    /// The address of the status page and the metrics.
+    /// Returns the address of the status page and the metrics.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The answer to who asks whether clients should come, with its status code behind it.
+    /// Returns the answer to a load balancer's readiness check, with its status code behind it.
     pub fn readiness(&self) -> String {
         let url = format!("http://{}/ready", self.admin);
         curl().args(&["--no-fail", "--write-out", "%{http_code}"]).url(&url).run().stdout
@@ -180,7 +180,7 @@ impl Lariat {
         Metrics::parse(&curl().url(&format!("http://{}/metrics", self.admin)).run().success())
     }
 
-    /// The name of the ticket key that encrypts, in hexadecimal.
+    /// Returns the name of the ticket key that encrypts, in hexadecimal.
     pub fn ticket_key(&self) -> String {
         let page = curl().url(&format!("http://{}/metrics", self.admin)).run().success();
         let mut lines = page.lines().filter(|line| line.starts_with("lariat_ticket_key_age"));
@@ -188,7 +188,7 @@ impl Lariat {
         line.split('"').nth(1).expect("its name").to_owned()
     }
 
-    /// A metric, summed over the series with these labels.
+    /// Returns a metric, summed over the series with these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.metrics().sum(name, labels)
     }
@@ -214,7 +214,7 @@ impl Lariat {
         self.wait_for_metric("lariat_connections_ended_total", &labels, f64::from(count));
     }
 
-    /// The lines about connections so far: the standard output.
+    /// Returns the lines about connections so far: the standard output.
     pub fn log(&self) -> String {
         self.running.stdout()
     }
@@ -248,19 +248,19 @@ impl Lariat {
         self.process("lariat: worker")
     }
 
-    /// Ends the worker process as a crash does.
+    /// Kills the worker process, as a crash would.
     pub fn kill_worker_process(&self) {
         kill_process(self.worker_process(), Signal::KILL).expect("it runs");
     }
 
-    /// The same, and waits for the next one.
+    /// Kills the worker process, and waits for the next one.
     pub fn replace_worker_process(&self) {
         let before = self.worker_process();
         self.kill_worker_process();
         until_true("another worker process", || self.worker_process() != before);
     }
 
-    /// The id of the supervisor's process that `ps` shows by this name.
+    /// Returns the id of the supervisor's child that `ps` shows by this name.
     pub fn process(&self, name: &str) -> Pid {
         let threads = format!("/proc/{}/task", self.running.id());
         until(name, || {
@@ -272,7 +272,7 @@ impl Lariat {
                 let line = fs::read_to_string(format!("/proc/{child}/cmdline"));
                 line.is_ok_and(|line| line.starts_with(name))
             };
-            // Of two worker processes, the one before drains.
+            // The former of two worker processes drains.
             let mut children = children.iter().flat_map(|some| some.split_whitespace());
             children.rfind(is_it)?.parse().ok().map(process_id)
         })
@@ -290,13 +290,13 @@ impl Lariat {
         self.running.wait()
     }
 
-    /// Ends it by SIGTERM, in order.
+    /// Ends Lariat by SIGTERM, in order.
     pub fn stop(&mut self) {
         self.signal(Signal::TERM);
         self.assert_ends();
     }
 
-    /// Ends it by `lariat drain`, in order.
+    /// Ends Lariat by `lariat drain`, in order.
     pub fn drain(&mut self) {
         self.ask("drain").success();
         self.assert_ends();
@@ -322,7 +322,7 @@ impl Draining {
     }
 }
 
-/// The status document that the socket at a path sends; `None` if it sends none in half a minute.
+/// Reads the status document from the socket at a path; `None` if none comes in half a minute.
 pub fn try_status(socket: &Path) -> Option<Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -333,7 +333,7 @@ pub fn try_status(socket: &Path) -> Option<Value> {
 
 fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: &str) {
     let status = directory.join("status.sock");
-    // The one key of the top that is used here stands before all tables.
+    // The only top-level key that is used here stands before all tables.
     let is_include = |line: &&str| line.starts_with("include = ");
     let include = configuration.lines().find(is_include).unwrap_or_default();
     let configuration = configuration.replacen(include, "", 1);
@@ -344,7 +344,7 @@ fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: 
     directory.write("lariat.toml", text);
 }
 
-/// A `PATH` in which a shell finds the program of a command before all others of its name.
+/// Returns a `PATH` in which a shell finds the program of a command before all others of its name.
 pub fn path_to(program: &Command) -> OsString {
     let folder = Path::new(program.get_program()).parent();
     let usual = std::env::var_os("PATH").unwrap_or_default();
@@ -353,14 +353,14 @@ pub fn path_to(program: &Command) -> OsString {
     std::env::join_paths(folders).expect("no folder's name has a colon")
 }
 
-/// `lariat check` of this configuration.
+/// Runs `lariat check` of this configuration.
 pub fn check(configuration: &str) -> Finished {
     let directory = Directory::new();
     let file = directory.write("lariat.toml", configuration);
     run(command().arg("check").arg(file))
 }
 
-/// The program, not yet started; `LARIAT` names another one than that beside the tests.
+/// Returns the program, not yet started; `LARIAT` may name another than that beside the tests.
 pub fn command() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     Command::new(BINARY.get_or_init(|| binary::find("LARIAT", "lariat")))

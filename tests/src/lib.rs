@@ -1,7 +1,7 @@
 //! The vocabulary of the black-box tests: the program under test, and the real programs around it.
 //!
-//! Knows the product only as its users do: by command line, configuration, sockets and output. What
-//! it offers panics where a test cannot go on; where a test may, it returns a `Result` or an
+//! Knows the product only as its users do: by command line, configuration, sockets and output.
+//! Functions panic where a test cannot go on; where a test may, they return a `Result` or an
 //! `Option`.
 #![forbid(unsafe_code)]
 

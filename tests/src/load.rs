@@ -23,33 +23,33 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load of `https://localhost/` at this address, by two clients on one thread: enough to see
-    /// each kind of handshake, and few enough to be counted.
+    /// Makes a load of `https://localhost/` at this address, by two clients on one thread: enough
+    /// to see each kind of handshake, and few enough to be counted.
     pub fn of(address: SocketAddr) -> Self {
         Self::alone(address).args("--connections 2")
     }
 
-    /// The same, and how load arrives is not said.
+    /// Makes such a load without a way for load to arrive.
     pub fn alone(address: SocketAddr) -> Self {
         let url = format!("https://localhost:{}/", address.port());
         Self::bare().arg(url).args(&format!("--connect {address} --threads 1 --cpus none"))
     }
 
-    /// A load without a URL yet, whose record goes to a file of its own.
+    /// Makes a load without a URL yet, whose record goes to a file of its own.
     pub fn bare() -> Self {
         Self::by(lab::command())
     }
 
-    /// The same by a command that runs the program with the arguments that it gets.
+    /// Makes a load by a command that runs the program with the arguments that it gets.
     pub fn by(mut command: Command) -> Self {
         let directory = Directory::new();
-        // The command's own folder: a record that nobody named would land there.
+        // The command's own folder: a record without a name would land there.
         command.current_dir(directory.path()).arg("load");
         let record = directory.join("record.json");
         Self { command, directory }.arg("--record").arg(record)
     }
 
-    /// With more words, which stand apart by blanks.
+    /// Adds words, separated by blanks.
     pub fn args(mut self, words: &str) -> Self {
         self.command.args(words.split_whitespace());
         self
@@ -64,7 +64,7 @@ impl Load {
         self.start().wait()
     }
 
-    /// Runs it to its end, which must be a success.
+    /// Runs the load to its end, which must be a success.
     pub fn record(self) -> Record {
         let loaded = self.run();
         assert_eq!(loaded.finished.code(), 0, "{:?}", loaded.finished);
@@ -109,7 +109,7 @@ impl Loading {
 
 #[derive(Debug)]
 pub struct Loaded {
-    /// How it ended and what it said.
+    /// Exit status and output.
     pub finished: Finished,
     directory: Directory,
 }
@@ -120,7 +120,7 @@ impl Loaded {
         Record::read(&text.unwrap_or_else(|error| panic!("{error}: {:?}", self.finished)))
     }
 
-    /// The path of its record, if it has one.
+    /// Returns the path of its record, if it has one.
     pub fn path(&self) -> PathBuf {
         self.directory.join("record.json")
     }
@@ -134,14 +134,14 @@ impl Loaded {
 pub struct Record(Value);
 
 impl Record {
-    /// Reads one, and audits its books.
+    /// Reads a record, and audits its books.
     pub fn read(text: &str) -> Self {
         let record = Self(serde_json::from_str(text).expect("a record is JSON"));
         record.audit();
         record
     }
 
-    /// Every transaction is counted once, whichever way the record tells of it.
+    /// Checks that every transaction is counted once, in each of the record's counts.
     fn audit(&self) {
         let [attempted, succeeded, failed] = self.totals();
         assert_eq!(attempted, succeeded + failed, "{self:?}");
@@ -160,37 +160,37 @@ impl Record {
         ["attempted", "succeeded", "failed"].map(|name| self.number(&format!("/totals/{name}")))
     }
 
-    /// How many transactions failed, by reason.
+    /// Returns how many transactions failed, by reason.
     pub fn failures(&self) -> BTreeMap<String, u64> {
         let reasons = self.0["failures"].as_object().expect("failures by reason");
         reasons.iter().map(|(name, count)| (name.clone(), number(count))).collect()
     }
 
-    /// The one reason for which all failed.
+    /// Returns the only reason for which all failed.
     pub fn reason(&self) -> String {
         let failures = self.failures();
         assert_eq!(failures.len(), 1, "{failures:?}");
         failures.into_keys().next().expect("there is one")
     }
 
-    /// Handshakes of this kind, whatever else came of them.
+    /// Returns the number of handshakes of this kind, successful or not.
     pub fn handshakes(&self, kind: &str) -> u64 {
         self.handshakes_with(&[("kind", kind)])
     }
 
-    /// Handshakes in whose row each of these fields has this text.
+    /// Returns the number of handshakes in whose row each of these fields has this text.
     pub fn handshakes_with(&self, fields: &[(&str, &str)]) -> u64 {
         let rows = self.list("/handshakes").iter();
         let fits = |row: &&Value| fields.iter().all(|(name, text)| row[*name] == **text);
         rows.filter(fits).map(|row| number(&row["count"])).sum()
     }
 
-    /// Full, by session id, by ticket, by PSK.
+    /// Returns the numbers of handshakes: full, by session id, by ticket, by PSK.
     pub fn kinds(&self) -> [u64; 4] {
         ["full", "session-id", "ticket", "psk"].map(|kind| self.handshakes(kind))
     }
 
-    /// The only value that a field has in all rows of handshakes; null is `none`.
+    /// Returns the only value that a field has in all rows of handshakes; null is `none`.
     pub fn negotiated(&self, field: &str) -> String {
         let rows = self.list("/handshakes").iter();
         let mut values: Vec<_> = rows.map(|row| text_of(&row[field])).collect();
@@ -199,7 +199,7 @@ impl Record {
         values.remove(0)
     }
 
-    /// The flags of the command that repeats the run, after its URL. A switch is `true`.
+    /// Returns the flags of the command that repeats the run, after its URL. A switch is `true`.
     pub fn flags(&self) -> Vec<(String, String)> {
         let words = self.list("/command").iter().skip(3).map(text_of);
         let mut flags: Vec<(String, String)> = Vec::new();
@@ -213,13 +213,13 @@ impl Record {
         flags
     }
 
-    /// The value of one of them.
+    /// Returns the value of one flag.
     pub fn flag(&self, name: &str) -> String {
         let found = self.flags().into_iter().find(|(flag, _)| flag == name);
         found.unwrap_or_else(|| panic!("no --{name}")).1
     }
 
-    /// The value at a JSON pointer (RFC 6901).
+    /// Returns the value at a JSON pointer (RFC 6901).
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer);
         value.unwrap_or_else(|| panic!("no {pointer} in {self:?}"))
@@ -229,19 +229,19 @@ impl Record {
         number(self.at(pointer))
     }
 
-    /// The list at a JSON pointer.
+    /// Returns the list at a JSON pointer.
     pub fn list(&self, pointer: &str) -> &[Value] {
         self.at(pointer).as_array().expect("a list")
     }
 
-    /// A number of each second.
+    /// Returns a number of each second.
     pub fn seconds(&self, name: &str) -> Vec<u64> {
         let seconds = self.list("/seconds").iter();
         seconds.map(|second| number(&second[name])).collect()
     }
 }
 
-/// How many durations a histogram holds: a list of pairs, the second of which is a count.
+/// Returns how many durations a histogram holds: a list of pairs, the second of which is a count.
 fn count_of(histogram: &Value) -> u64 {
     let pairs = histogram.as_array().expect("a histogram is a list");
     pairs.iter().map(|pair| number(&pair[1])).sum()

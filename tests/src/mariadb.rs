@@ -11,7 +11,7 @@ use testkit::server::free_address;
 use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
-/// Users `native` and `signed` by the plugins that their passwords are sent by, all rights.
+/// Makes the users `native` and `signed`, named by their password plugins, with all rights.
 const USERS: &str = "\
     CREATE USER native IDENTIFIED VIA mysql_native_password USING PASSWORD('secret');\n\
     CREATE USER signed IDENTIFIED VIA ed25519 USING PASSWORD('secret');\n\
@@ -22,18 +22,18 @@ const USERS: &str = "\
 #[derive(Debug)]
 pub struct Mariadb {
     pub address: SocketAddr,
-    /// The same on this host.
+    /// Path of its Unix socket.
     pub socket: PathBuf,
     _running: Running,
     _directory: Directory,
 }
 
 impl Mariadb {
-    /// Starts it with these options, and waits until it serves.
+    /// Starts the server with these options, and waits until it serves.
     pub fn start(options: &[&str]) -> Self {
         let (address, directory) = (free_address(), Directory::new());
         let data = format!("--datadir={}", directory.join("data").display());
-        // A server that was started by root gives its rights up to a user, or is told to keep them.
+        // A server started by root drops its rights to a user, or is told to keep them.
         let user = geteuid().is_root().then_some("--user=root");
         let mut install = Command::new("mariadb-install-db");
         install
@@ -62,7 +62,7 @@ impl Mariadb {
         Self { address, socket, _running: running, _directory: directory }
     }
 
-    /// The options by which it speaks TLS with the site's certificate, and with nobody without.
+    /// Starts a server with the site's certificate that refuses clients without TLS.
     pub fn requiring_tls(site: &Site) -> Self {
         let path = site.path("site.pem");
         let path = path.display();
@@ -74,7 +74,7 @@ impl Mariadb {
     }
 }
 
-/// The client without TLS, at this address, as this user: runs statements, prints bare values.
+/// Makes a client without TLS, at this address, as this user: runs statements, prints bare values.
 pub fn mariadb(address: SocketAddr, user: &str, statements: &str) -> Command {
     let mut command = client(address, user, statements);
     command.arg("--skip-ssl");
@@ -92,7 +92,7 @@ fn client(address: SocketAddr, user: &str, statements: &str) -> Command {
     command
 }
 
-/// The same through TLS, verified.
+/// Makes a client with TLS that verifies the server.
 pub fn mariadb_tls(site: &Site, address: SocketAddr, user: &str, statements: &str) -> Command {
     let mut command = client(address, user, statements);
     command.arg("--ssl-verify-server-cert").arg(format!("--ssl-ca={}", site.ca().display()));

@@ -1,4 +1,4 @@
-//! The Prometheus text, read back.
+//! Reads the Prometheus text back.
 
 #[derive(Clone, Debug)]
 pub struct Metrics(Vec<Sample>);
@@ -22,7 +22,7 @@ impl Metrics {
         Self(lines.map(sample).collect())
     }
 
-    /// The sum of all series with this name and all these `label="value"` pairs.
+    /// Returns the sum of all series with this name and all these `label="value"` pairs.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let matching = self.0.iter().filter(|sample| sample.matches(name, labels));
         matching.map(|sample| sample.value).sum()

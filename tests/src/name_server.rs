@@ -1,12 +1,12 @@
-//! A name server that knows what a test says: one SRV name, and hosts that are all this host.
+//! A name server with a test's records: one SRV name, and hosts that are all this host.
 //!
-//! It listens on port 53, as `resolv.conf` has no other, at an address of 127.0.0.0/8 of its own.
+//! Listens on port 53, because `resolv.conf` has no other, at an address of 127.0.0.0/8 of its own.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The name that has the records.
+/// Name that has the records.
 pub const SERVICE_NAME: &str = "_app._tcp.test";
 
 const A: u16 = 1;
@@ -25,12 +25,12 @@ pub struct NameServer {
 #[derive(Debug, Default)]
 struct State {
     records: Vec<Record>,
-    /// Questions for the records that were answered since these are theirs.
+    /// Questions for the records that were answered since these were set.
     answers: u32,
 }
 
 impl NameServer {
-    /// Starts one; `None` = only root may listen there.
+    /// Starts a name server; `None` = only root may listen there.
     pub fn start(records: &[Record]) -> Option<Self> {
         // The process's number makes the address its own, among tests that run at once.
         let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -59,7 +59,7 @@ impl NameServer {
         *lock(&self.state) = State { records: records.to_vec(), answers: 0 };
     }
 
-    /// How often its records were asked for since they were set.
+    /// Returns how often its records were asked for since they were set.
     pub fn answers(&self) -> u32 {
         lock(&self.state).answers
     }
@@ -69,7 +69,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to a question of one name (RFC 1035 section 4).
+/// Answers a question of one name (RFC 1035 section 4).
 fn answer(question: &[u8], state: &mut State) -> Option<Vec<u8>> {
     let mut at = 12;
     let mut labels = Vec::new();

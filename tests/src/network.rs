@@ -1,6 +1,6 @@
-//! Hosts on a network of their own: namespaces, joined by a bridge in one more. Nothing that they
-//! send leaves it, and it ends with the test, even if that is killed: each namespace lives as long
-//! as a `cat` whose input we hold.
+//! Hosts on a network of their own: namespaces, joined by a bridge in one more. No packet leaves
+//! it, and it ends with the test, even if that is killed: each namespace lives as long as a `cat`
+//! whose input we hold.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,12 +27,12 @@ pub struct Host {
     number: u8,
 }
 
-/// Kept by a process in it.
+/// A namespace, kept by a process in it.
 #[derive(Debug)]
 struct Namespace(Running);
 
 impl Network {
-    /// One without hosts; `None` if we are not root, who alone may make it.
+    /// Makes a network without hosts; `None` if we are not root, because only root may.
     pub fn new() -> Option<Self> {
         geteuid().is_root().then(|| {
             let bridge = Namespace::new();
@@ -42,8 +42,8 @@ impl Network {
         })
     }
 
-    /// A program that is to run at the bridge, where all that hosts send each other passes;
-    /// arguments are still to come.
+    /// Returns a program to run at the bridge, where everything passes that hosts send each other;
+    /// arguments may follow.
     pub fn command(&self, program: &Command) -> Command {
         with_arguments(self.bridge.command(), program)
     }
@@ -65,7 +65,7 @@ impl Network {
         host
     }
 
-    /// A further way to and from a host: an interface `eth1`, with an address of its own.
+    /// Adds a further way to and from a host: an interface `eth1`, with an address of its own.
     pub fn add_path(&self, host: &Host) {
         self.join(host, "eth1");
         host.ip(&format!("address add {}/24 dev eth1", host.second_ipv4()));
@@ -85,7 +85,7 @@ impl Host {
         Ipv4Addr::new(10, 77, 0, self.number).into()
     }
 
-    /// The address on a further way: [`Network::add_path`].
+    /// Returns the address on a further way: [`Network::add_path`].
     pub fn second_ipv4(&self) -> IpAddr {
         Ipv4Addr::new(10, 78, 0, self.number).into()
     }
@@ -94,17 +94,17 @@ impl Host {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number.into()).into()
     }
 
-    /// A port of its IPv4 address. There is no need for a free one: nobody else is there.
+    /// Returns a port of its IPv4 address. Any port is free, because nobody else is there.
     pub fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ipv4(), port)
     }
 
-    /// A program that is to run there; arguments are still to come.
+    /// Returns a program to run there; arguments may follow.
     pub fn command(&self, program: &Command) -> Command {
         with_arguments(self.namespace.command(), program)
     }
 
-    /// Does something there: sockets that it opens, and programs that it starts, are the host's.
+    /// Acts there: sockets that `act` opens, and programs that it starts, are the host's.
     pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(self.namespace.path()).expect("its process runs");
         std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ impl Host {
         })
     }
 
-    /// Takes it off the network, or puts it back.
+    /// Takes the host off the network, or puts it back.
     pub fn set_connected(&self, is_connected: bool) {
         let word = if is_connected { "up" } else { "down" };
         self.ip(&format!("link set eth0 {word}"));

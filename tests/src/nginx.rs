@@ -14,7 +14,7 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Nginx {
     pub address: SocketAddr,
-    /// The path of the configuration file.
+    /// Path of the configuration file.
     pub configuration: PathBuf,
     running: Running,
     directory: Directory,
@@ -22,19 +22,19 @@ pub struct Nginx {
 
 impl Nginx {
     /// Starts one HTTP server: `listen` holds the options after the address (`proxy_protocol`,
-    /// `http2`), `body` is what it answers, with nginx's variables.
+    /// `http2`), `body` is the answer, with nginx's variables.
     pub fn start(listen: &str, body: &str) -> Self {
         let answer = format!("default_type text/html; location / {{ return 200 \"{body}\"; }}");
         Self::start_at(free_address(), listen, &answer)
     }
 
     /// Starts one HTTPS server with this certificate (chain and key in one file) and more
-    /// directives. It answers with a body of `ok`.
+    /// directives. The server answers with a body of `ok`.
     pub fn terminate(certificate: &Path, directives: &str) -> Self {
         Self::terminate_at(free_address(), certificate, "", directives)
     }
 
-    /// The same at an address, with more options of `listen`.
+    /// Starts such a server at an address, with more options of `listen`.
     pub fn terminate_at(
         address: SocketAddr,
         certificate: &Path,
@@ -57,7 +57,7 @@ impl Nginx {
         Self::start_at(free_address(), "", &format!("root {folder:?};"))
     }
 
-    /// Starts one HTTP server that asks an HTTPS server for what it is asked for, as its client.
+    /// Starts one HTTP server that forwards requests to an HTTPS server, as its client.
     pub fn forward(target: SocketAddr, ca: &Path, directives: &str) -> Self {
         let server = format!(
             "{directives}
@@ -71,12 +71,12 @@ impl Nginx {
         Self::start_at(free_address(), "", &server)
     }
 
-    /// The process that serves: it is alone.
+    /// Returns the id of the only process, which serves.
     pub fn id(&self) -> u32 {
         self.running.id()
     }
 
-    /// Starts it with the servers of these `stream` and `http` blocks, which listen at the address.
+    /// Starts nginx with these `stream` and `http` blocks, which listen at the address.
     pub fn configured(stream: &str, http: &str, address: SocketAddr) -> Self {
         let text = format!(
             "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n{MAIN}\
@@ -100,14 +100,14 @@ impl Nginx {
         Self { address, configuration, running, directory }
     }
 
-    /// The requests that it has logged so far.
+    /// Returns the requests that nginx has logged so far.
     pub fn log(&self) -> Vec<Line> {
         let path = self.directory.join("access.log");
         let text = fs::read_to_string(path).unwrap_or_default();
         text.lines().map(|line| Line(line.to_owned())).collect()
     }
 
-    /// Ends it and returns all that it has logged.
+    /// Ends nginx and returns all requests that it has logged.
     pub fn end(mut self) -> Vec<Line> {
         self.running.signal(Signal::QUIT);
         self.running.wait();
@@ -119,8 +119,8 @@ impl Nginx {
 pub struct Line(String);
 
 impl Line {
-    /// The value of nginx's variable of that name (without `ssl_` in front, where it has that);
-    /// `-` if it has none.
+    /// Returns the value of nginx's variable of that name (without `ssl_` in front, where it has
+    /// that); `-` if it has none.
     pub fn field(&self, name: &str) -> &str {
         let mut words = self.0.split(' ');
         let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));

@@ -29,7 +29,7 @@ pub fn s_client_sending(
     Running::start_with(command.arg("-nocommands"), file.into())
 }
 
-/// A connection of `openssl s_client` that is told line by line what to say.
+/// A connection of `openssl s_client` that the test tells line by line what to send.
 #[derive(Debug)]
 pub struct Talk {
     running: Running,
@@ -45,23 +45,23 @@ impl Talk {
         Self { running, input }
     }
 
-    /// Says a line; some of one letter are commands: `R` renegotiates.
+    /// Sends a line; some of one letter are commands: `R` renegotiates.
     pub fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("not yet ended");
-        // At once: it sends what it reads as it reads it.
+        // In one write, because the program sends each piece as it reads it.
         let line = format!("{line}\n");
         input.write_all(line.as_bytes()).expect("the program runs");
     }
 
-    /// Waits until it has printed `words` `count` times.
+    /// Waits until the program has printed `words` `count` times.
     pub fn wait_for(&self, words: &str, count: usize) {
         until_true(&format!("{words:?} {count} times"), || {
             self.running.stdout().matches(words).count() >= count
         });
     }
 
-    /// Updates its own key, or asks for both. It reads what is there at once and drops what stands
-    /// behind a command, so that nothing may be said before it has taken this.
+    /// Updates the client's key, or asks for both. The program drops input that stands behind a
+    /// command, so the function returns only after it has taken the command.
     pub fn update_keys(&mut self, wants_reply: bool) {
         let taken = |talk: &Self| talk.running.stderr().matches("KEYUPDATE").count();
         let before = taken(self);
@@ -69,13 +69,13 @@ impl Talk {
         until_true("the update", || taken(self) > before);
     }
 
-    /// The same; its output is nothing but what the server sends.
+    /// Makes a handshake; the program's output is only what the server sends.
     pub fn start_quiet(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
-        // Quiet alone would have it take commands for data.
+        // `-quiet` alone would make it take commands for data.
         Self::start(site, address, &[arguments, &["-quiet", "-no_ign_eof"]].concat())
     }
 
-    /// Sends this, in one piece and therefore not taken for a command.
+    /// Sends words in one piece, so that they are not taken for a command.
     pub fn send(&mut self, words: &str) {
         assert!(!words.starts_with(['B', 'K', 'Q', 'R', 'k']), "{words}");
         let input = self.input.as_mut().expect("not yet ended");
@@ -122,7 +122,7 @@ impl Talk {
     }
 }
 
-/// A running `openssl s_server`: by default it prints what comes and sends what it is told to say.
+/// A running `openssl s_server`: by default it prints what comes and sends what the test says.
 #[derive(Debug)]
 pub struct SServer {
     pub address: SocketAddr,
@@ -136,7 +136,7 @@ impl SServer {
         Self::start_at(free_address(), site, certificate, arguments)
     }
 
-    /// The same at an address.
+    /// Starts it at an address.
     pub fn start_at(
         address: SocketAddr,
         site: &Site,
@@ -160,7 +160,7 @@ impl SServer {
         Self { address, running, input }
     }
 
-    /// Says a line; some of one letter are commands: `r` renegotiates, `K` changes keys.
+    /// Sends a line; some of one letter are commands: `r` renegotiates, `K` changes keys.
     pub fn say(&mut self, line: &str) {
         let line = format!("{line}\n");
         self.input.write_all(line.as_bytes()).expect("it runs");
@@ -175,7 +175,7 @@ impl SServer {
     }
 }
 
-/// The command that connects to `address` as `localhost`, unless it is told another name.
+/// Makes the command that connects to `address` as `localhost`, unless arguments name another.
 fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(site.ca());
@@ -186,7 +186,7 @@ fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Com
     command
 }
 
-/// The SHA-256 of the public key in a certificate of the site's, in base64.
+/// Returns the SHA-256 of the public key in a certificate of the site's, in base64.
 pub fn key_hash(site: &Site, certificate: &str) -> String {
     let path = |name: &str| site.path(name).display().to_string();
     let (pem, der, hash) = (path("key.pem"), path("key.der"), path("key.sha256"));
@@ -198,7 +198,7 @@ pub fn key_hash(site: &Site, certificate: &str) -> String {
     openssl(&["base64", "-in", &hash]).trim().to_owned()
 }
 
-/// The master secret in a file of `-keylogfile` (TLS 1.2).
+/// Returns the master secret in a file of `-keylogfile` (TLS 1.2).
 pub fn master_secret(key_log: &Path) -> Vec<u8> {
     let log = fs::read_to_string(key_log).expect("openssl has written it");
     let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
@@ -213,7 +213,7 @@ pub fn bytes_of(hexadecimal: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("digits")).collect()
 }
 
-/// The SHA-256 fingerprint of the certificate in a file, as it is printed: with colons.
+/// Returns the SHA-256 fingerprint of the certificate in a file, as it is printed: with colons.
 pub fn fingerprint(path: &Path) -> String {
     let mut openssl = Command::new("openssl");
     let print = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];

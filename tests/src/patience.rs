@@ -1,4 +1,4 @@
-//! Waiting for what is bound to come. The only place of the tests that sleeps.
+//! Waiting for events that are bound to come. Only this module of the tests sleeps.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Short enough not to be felt, long enough not to burn the CPU that is being waited for.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks again and again until there is an answer.
+/// Calls `ask` again and again until there is an answer.
 pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, ask).unwrap_or_else(|| panic!("still waiting for {what}"))
 }
@@ -18,7 +18,7 @@ pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-/// Asks again and again until there is an answer; `None` if none came in this time.
+/// Calls `ask` again and again until there is an answer; `None` if none came in this time.
 pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
@@ -37,7 +37,7 @@ pub fn now_seconds() -> u64 {
     since.expect("a clock of today").as_secs()
 }
 
-/// Lets time pass where a script says when things happen. No test waits for anything by it.
+/// Lets time pass where a script says when things happen. No test waits for an event by it.
 pub fn pause(time: Duration) {
     thread::sleep(time);
 }

@@ -1,4 +1,4 @@
-//! The words that most tests need: `use suite::prelude::*`.
+//! The items that most tests need: `use suite::prelude::*`.
 
 pub use std::fs;
 pub use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! The system's words about processes.
+//! The kernel's information about processes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,27 +14,27 @@ pub fn status_line(process: Pid, key: &str) -> String {
     line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
 }
 
-/// Whether it has ended, also if its parent has not asked how.
+/// Reports whether a process has ended, even if its parent has not reaped it.
 pub fn has_ended(process: Pid) -> bool {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path);
     status.map_or(true, |status| status.contains("\nState:\tZ"))
 }
 
-/// The memory of a process that is in RAM, in KiB.
+/// Returns the resident memory of a process, in KiB.
 pub fn resident_kib(process: Pid) -> u64 {
     let text = status_line(process, "VmRSS");
     text.trim_end_matches(" kB").parse().expect("a number of kB")
 }
 
-/// The files and sockets that it has open, as the kernel names them; only root may ask.
+/// Returns the files and sockets that a process has open, as the kernel names them; only root may.
 pub fn open_files(process: Pid) -> Vec<PathBuf> {
     let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
     let entries = fs::read_dir(folder).expect("we are root, and it runs");
     entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
 }
 
-/// Every process that has not ended, and its parent.
+/// Returns every process that has not ended, and its parent.
 pub fn processes() -> Vec<(u32, u32)> {
     let entries = fs::read_dir("/proc").expect("it is mounted");
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -49,13 +49,13 @@ pub fn processes() -> Vec<(u32, u32)> {
     ids.filter_map(with_parent).collect()
 }
 
-/// The processes that were started by these.
+/// Returns the children of these processes.
 pub fn children(of: &BTreeSet<u32>) -> BTreeSet<u32> {
     let all = processes().into_iter();
     all.filter(|(_, parent)| of.contains(parent)).map(|(id, _)| id).collect()
 }
 
-/// Whether a process's memory holds these bytes; only root may look.
+/// Reports whether a process's memory holds these bytes; only root may look.
 pub fn memory_holds(process: Pid, needle: &[u8]) -> bool {
     let id = process.as_raw_nonzero();
     let maps = fs::read_to_string(format!("/proc/{id}/maps")).expect("the process is there");

@@ -35,14 +35,14 @@ impl Finished {
         assert!(self.stderr.contains(words), "no {words:?}: {self:?}");
     }
 
-    /// Panics unless it ended with this code and its standard error contains all these words.
+    /// Panics unless it ended with this code and its standard error has all these words.
     #[track_caller]
     pub fn assert_fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code(), code, "{self:?}");
         words.iter().for_each(|one| self.assert_stderr(one));
     }
 
-    /// The standard output of what has ended with one of these codes.
+    /// Returns the standard output of a program that has ended with one of these codes.
     #[track_caller]
     pub fn ended(self, codes: &[i32]) -> String {
         assert!(codes.contains(&self.code()), "{self:?}");
@@ -69,7 +69,7 @@ pub fn run(command: &mut Command) -> Finished {
     Finished { status, stdout: running.stdout(), stderr: running.stderr() }
 }
 
-/// A program that sees a file of the test in a place of the system's; only root may.
+/// Makes a program see a file of the test in the place of one of the system's; only root may.
 pub fn with_file(program: &OsStr, file: &Path, place: &str) -> Command {
     let mut mounted = Command::new("unshare");
     mounted
@@ -81,13 +81,13 @@ pub fn with_file(program: &OsStr, file: &Path, place: &str) -> Command {
     mounted
 }
 
-/// The id of a process as system calls have it.
+/// Returns the id of a process as system calls take it.
 pub fn process_id(number: u32) -> Pid {
     let number = number.try_into().expect("process ids are small");
     Pid::from_raw(number).expect("process ids are not zero")
 }
 
-/// The longest standard output that is shown of a program when a test fails, in bytes.
+/// Longest standard output of a program, in bytes, that is shown when a test fails.
 const SAID_MAX: usize = 1 << 20;
 
 /// A program that runs beside a test and is killed at its end.
@@ -108,7 +108,7 @@ impl Running {
         Self::spawn(command, input, Stdio::from)
     }
 
-    /// Starts it with pipes, which are the caller's to read or to leave full.
+    /// Starts a program with pipes, which the caller reads or leaves full.
     pub fn start_piped(command: &mut Command) -> (Self, ChildStdout, ChildStderr) {
         let mut running = Self::spawn(command, Stdio::null(), |_| Stdio::piped());
         let stdout = running.child.stdout.take().expect("it is a pipe");
@@ -129,7 +129,7 @@ impl Running {
         Self { child, directory, name }
     }
 
-    /// Waits until something accepts connections at `address`.
+    /// Waits until connections to `address` are accepted.
     pub fn wait_for_listener(&mut self, address: SocketAddr) {
         let name = self.name.clone();
         until(&format!("{name} to listen on {address}"), || {
@@ -153,7 +153,7 @@ impl Running {
         }
     }
 
-    /// The writing end of its input; `None` unless it was started with a pipe, and but once.
+    /// Takes the writing end of its input, once; `None` if it has no pipe.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
@@ -166,7 +166,7 @@ impl Running {
         assert!(self.try_signal(signal), "{} runs", self.name);
     }
 
-    /// The same; whether it runs.
+    /// Sends a signal; returns whether the program runs.
     pub fn try_signal(&self, signal: Signal) -> bool {
         kill_process(process_id(self.id()), signal).is_ok()
     }
@@ -175,12 +175,12 @@ impl Running {
         self.read("stdout")
     }
 
-    /// The same, which need not be text.
+    /// Returns the standard output, which need not be text.
     pub fn stdout_bytes(&self) -> Vec<u8> {
         fs::read(self.file("stdout")).expect("our own file")
     }
 
-    /// How many bytes that is.
+    /// Returns how many bytes that is.
     pub fn stdout_length(&self) -> usize {
         let facts = fs::metadata(self.file("stdout")).expect("our own file");
         usize::try_from(facts.len()).expect("it fits the memory")
@@ -195,7 +195,7 @@ impl Running {
         until_true(&format!("{words:?} of {}", self.name), || self.stderr().contains(words));
     }
 
-    /// Waits until the standard error has these words so many times, and returns it.
+    /// Waits until the standard error has these words this many times, and returns it.
     pub fn wait_for_stderr_times(&self, words: &str, times: usize) -> String {
         until(&format!("{words:?} of {}, {times} times", self.name), || {
             let said = self.stderr();
@@ -219,7 +219,7 @@ impl Drop for Running {
         let _reaped_already = self.child.wait();
         if std::thread::panicking() {
             let said = self.stdout();
-            // What was fetched is no word of the program's.
+            // A long output is fetched data rather than messages.
             let said = if said.len() > SAID_MAX { "" } else { &said };
             eprintln!("--- {}\n{said}{}", self.name, self.stderr());
         }

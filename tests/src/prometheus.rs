@@ -12,7 +12,7 @@ use crate::curl::curl;
 use crate::patience::until_true;
 use crate::program::{Finished, Running};
 
-/// `promtool` with these words and this input, to its end.
+/// Runs `promtool` with these words and this input, to its end.
 pub fn promtool(words: &[&str], input: &str) -> Finished {
     let directory = Directory::new();
     let path = directory.write("input", input);
@@ -31,7 +31,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it with rules, and waits until it has heard of each of these addresses.
+    /// Starts it with rules, and waits until it has answers from each of these addresses.
     pub fn start(targets: &[SocketAddr], rules: &str) -> Self {
         let (directory, address) = (Directory::new(), free_address());
         directory.write("rules.yml", rules);
@@ -51,7 +51,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// The series that an expression yields now, with their values.
+    /// Returns the series that an expression yields now, with their values.
     pub fn query(&self, expression: &str) -> Vec<Value> {
         let url = format!("http://{}/api/v1/query", self.address);
         let query = format!("query={expression}");

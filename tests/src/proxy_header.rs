@@ -1,4 +1,4 @@
-//! A reader of PROXY headers (haproxy's proxy-protocol.txt), written apart from the product's.
+//! A reader of PROXY headers (haproxy's proxy-protocol.txt), independent of the product's.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,19 +26,19 @@ impl ProxyHeader {
         if bytes.starts_with(SIGNATURE) { read_binary(bytes) } else { read_text(bytes) }
     }
 
-    /// The value of the first TLV of this type.
+    /// Returns the value of the first TLV of this type.
     pub fn tlv(&self, kind: u8) -> Option<&[u8]> {
         find(&self.tlvs, kind)
     }
 
-    /// PP2_TYPE_SSL: the client bits, the verify result and the TLVs within.
+    /// Reads PP2_TYPE_SSL: the client bits, the verify result and the TLVs within.
     pub fn ssl(&self) -> Ssl {
         let value = self.tlv(0x20).expect("PP2_TYPE_SSL");
         let verify = u32::from_be_bytes(value[1..5].try_into().expect("four bytes"));
         Ssl { client: value[0], verify, tlvs: read_tlvs(&value[5..]) }
     }
 
-    /// Whether PP2_TYPE_CRC32C is there and right.
+    /// Reports whether PP2_TYPE_CRC32C is there and right.
     pub fn checksum_is_right(&self) -> bool {
         let Some(sum) = self.tlv(CRC32C) else {
             return false;
@@ -63,7 +63,7 @@ pub struct Ssl {
 }
 
 impl Ssl {
-    /// The text of the TLV within of this type.
+    /// Returns the text of the inner TLV of this type.
     pub fn text(&self, kind: u8) -> Option<String> {
         find(&self.tlvs, kind).map(|value| String::from_utf8_lossy(value).into_owned())
     }
@@ -137,7 +137,7 @@ fn read_tlvs(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     tlvs
 }
 
-/// CRC-32C (RFC 3720, appendix B.4), a bit at a time.
+/// Computes CRC-32C (RFC 3720, appendix B.4), a bit at a time.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut sum = u32::MAX;
     for byte in bytes {

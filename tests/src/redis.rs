@@ -28,17 +28,17 @@ pub fn command() -> Command {
 }
 
 impl Redis {
-    /// Starts it without TLS, with these options.
+    /// Starts a server without TLS, with these options.
     pub fn start(options: &[&str]) -> Self {
         Self::start_at(free_address(), options)
     }
 
-    /// The same at an address.
+    /// Starts a server at an address.
     pub fn start_at(address: SocketAddr, options: &[&str]) -> Self {
         Self::start_by(&mut command(), address, options)
     }
 
-    /// The same by a command, for example one of another host.
+    /// Starts a server by a command, for example one of another host.
     pub fn start_by(command: &mut Command, address: SocketAddr, options: &[&str]) -> Self {
         let directory = Directory::new();
         command
@@ -57,7 +57,7 @@ impl Redis {
         Self::sentinel_by(&mut command(), service, (&ip, port), "")
     }
 
-    /// The same by a command and with more lines of configuration; the master may have a name.
+    /// Starts a sentinel by a command with more configuration; the master may have a name.
     pub fn sentinel_by(
         command: &mut Command,
         service: &str,
@@ -76,13 +76,13 @@ impl Redis {
         Self { address, running, directory }.ready()
     }
 
-    /// Starts it with the site's certificate, for one version (`TLSv1.2`) and for clients whose
-    /// certificates are the site's authority's.
+    /// Starts a server with the site's certificate, for one version (`TLSv1.2`) and for clients
+    /// whose certificates are the site's authority's.
     pub fn with_tls(site: &Site, version: &str) -> Self {
         Self::by_tls(site, &["--tls-protocols", version, "--tls-auth-clients", "yes"])
     }
 
-    /// Starts it with the site's certificate and these options.
+    /// Starts a server with the site's certificate and these options.
     pub fn by_tls(site: &Site, options: &[&str]) -> Self {
         let address = free_address();
         let port = address.port().to_string();
@@ -97,7 +97,7 @@ impl Redis {
         Self::start_by(&mut command(), address, &[tls.as_flattened(), options].concat())
     }
 
-    /// Waits until it accepts connections; those of another host cannot be tried.
+    /// Waits until the server accepts connections; those of another host cannot be tried.
     fn ready(self) -> Self {
         if self.address.ip().is_loopback() {
             return self.listening();
@@ -127,8 +127,8 @@ impl Redis {
         self.running.wait();
     }
 
-    /// Asks it a command and returns the answer without the form around it: elements of a list
-    /// stand one after the other.
+    /// Sends a command and returns the answer without the form around it: elements of a list stand
+    /// one after the other.
     pub fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut socket = TcpStream::connect(self.address).expect("it listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("any time");
@@ -144,7 +144,7 @@ impl Redis {
         answers
     }
 
-    /// The same of a command in words, which does not fail.
+    /// Sends a command in words, which must not fail.
     pub fn tell(&self, command: &str) -> Vec<Vec<u8>> {
         let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
         let answers = self.ask(&words);
@@ -153,7 +153,7 @@ impl Redis {
         answers
     }
 
-    /// All that it keeps but the mark of those who use it: names and values.
+    /// Returns the stored names and values, except the users' own mark.
     pub fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let names = self.tell("KEYS *").into_iter().filter(|name| !name.ends_with(b"probe"));
         let value = |name: &Vec<u8>| self.ask(&[b"GET", name]).concat();

@@ -1,12 +1,12 @@
-//! Servers and relays that do with each connection what a test says. They go on until the test's
-//! process ends: nobody else knows their addresses.
+//! Servers and relays that treat each connection as a test says. They go on until the test's
+//! process ends, because nobody else knows their addresses.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// A server at this address of the host that does this with one connection after the other.
+/// Starts a server at this address of the host that acts on one connection after the other.
 pub fn serve_in_turn(host: &str, mut act: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((host, 0)).expect("the address is of this host");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -18,7 +18,7 @@ pub fn serve_in_turn(host: &str, mut act: impl FnMut(TcpStream) + Send + 'static
     address
 }
 
-/// A server that does this with each connection, in a thread of its own.
+/// Starts a server that acts on each connection in a thread of its own.
 pub fn serve(act: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let act = Arc::new(act);
     serve_in_turn("127.0.0.1", move |mut stream| {
@@ -27,7 +27,7 @@ pub fn serve(act: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> SocketAddr
     })
 }
 
-/// The same with the first bytes of the client.
+/// Starts a server that acts by the first bytes of the client.
 pub fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + Sync + 'static) -> SocketAddr {
     serve(move |stream| {
         let mut hello = [0; 4096];
@@ -36,7 +36,7 @@ pub fn serve_by_hello(act: impl Fn(&mut TcpStream, &[u8]) + Send + Sync + 'stati
     })
 }
 
-/// A server that answers the first bytes of the client with these, and waits for what comes then.
+/// Starts a server that answers the first bytes of the client with these, and waits for more.
 pub fn answer(bytes: impl Into<Vec<u8>>) -> SocketAddr {
     let bytes = bytes.into();
     serve_by_hello(move |stream, _| {
@@ -45,7 +45,7 @@ pub fn answer(bytes: impl Into<Vec<u8>>) -> SocketAddr {
     })
 }
 
-/// Says this, and then the other until the client has gone.
+/// Sends `first`, and then `then` until the client has gone.
 pub fn say_for_ever(stream: &mut TcpStream, first: &[u8], then: &[u8]) {
     let mut said = stream.write_all(first);
     while said.is_ok() {
@@ -53,8 +53,8 @@ pub fn say_for_ever(stream: &mut TcpStream, first: &[u8], then: &[u8]) {
     }
 }
 
-/// Passes connections on to a server. What the client sends goes there as it is; `back`, which gets
-/// the server's stream and the client's, does the other direction.
+/// Relays connections to a server. The client's bytes go there unchanged; `back`, which gets the
+/// server's stream and the client's, does the other direction.
 pub fn relay<E>(
     server: SocketAddr,
     back: impl Fn(&mut TcpStream, &mut TcpStream) -> Result<(), E> + Send + Sync + 'static,
@@ -62,7 +62,7 @@ pub fn relay<E>(
     serve(move |client| pass_on(client, server, &back))
 }
 
-/// The same with a connection that has begun.
+/// Relays a connection that has begun.
 pub fn pass_on<E>(
     client: &mut TcpStream,
     server: SocketAddr,
@@ -74,19 +74,19 @@ pub fn pass_on<E>(
         let _cut = io::copy(&mut from, &mut to);
         let _gone = to.shutdown(Shutdown::Write);
     });
-    // Whatever ends it ends both connections.
+    // Whatever ends `back` ends both connections.
     let _over = back(&mut server, client);
     // The other thread holds the client's socket too, and is woken by this.
     let _gone = client.shutdown(Shutdown::Read);
     let _gone = server.shutdown(Shutdown::Both);
 }
 
-/// Bytes behind their length in two bytes.
+/// Returns bytes behind their length in two bytes.
 pub fn vector(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
 }
 
-/// A hello of TLS 1.2 by hand, with this extension server_name and more extensions.
+/// Makes a hello of TLS 1.2 by hand, with this extension server_name and more extensions.
 pub fn hello(server_name: &[u8], more: &[u8]) -> Vec<u8> {
     let extensions = [&[0, 0][..], &vector(server_name), more].concat();
     let fixed = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2f, 1, 0]].concat();
@@ -94,16 +94,16 @@ pub fn hello(server_name: &[u8], more: &[u8]) -> Vec<u8> {
     [&[22, 3, 1][..], &vector(&message)].concat()
 }
 
-/// The names of an extension server_name.
+/// Makes the names of an extension server_name.
 pub fn names(names: &[&[u8]]) -> Vec<u8> {
     let entry = |name: &&[u8]| [&[0][..], &vector(name)].concat();
     vector(&names.iter().flat_map(entry).collect::<Vec<u8>>())
 }
 
-/// The next TLS record, with its head.
+/// Reads the next TLS record, with its head.
 ///
 /// # Errors
-/// The stream ends or fails before the record does.
+/// Fails if the stream ends or fails before the record does.
 pub fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut record = vec![0; 5];
     stream.read_exact(&mut record)?;

@@ -38,15 +38,15 @@ os.environ.update([variable.split("=", 1)])
 os.execv(program, sys.argv[4:])
 "#;
 
-/// A guard that a command that hands over descriptors needs until it has run.
+/// A guard that a command with handed-over descriptors needs until it has run.
 #[derive(Debug)]
 pub struct HandedOver {
     _directory: Directory,
 }
 
-/// A command that runs the program with the arguments that it gets, with these descriptors from 3
-/// on and this variable (`NAME=VALUE`). They go there by a socket: a descriptor that stayed open on
-/// exec would be open in whatever another test starts at the same time.
+/// Makes a command that runs the program with the arguments that it gets, with these descriptors
+/// from 3 on and this variable (`NAME=VALUE`). A socket carries the descriptors: one that stayed
+/// open on exec would be open in whatever another test starts at the same time.
 pub fn handing_over(fds: &[&dyn AsFd], variable: &str) -> (Command, HandedOver) {
     let directory = Directory::new();
     let path = directory.join("descriptors");
@@ -74,7 +74,7 @@ pub fn handing_over(fds: &[&dyn AsFd], variable: &str) -> (Command, HandedOver) 
     (command, kept)
 }
 
-/// The manager of one service. It hears the main process alone (`NotifyAccess=main`).
+/// The manager of one service. Only messages of the main process count (`NotifyAccess=main`).
 #[derive(Debug)]
 pub struct Keeper {
     directory: Directory,
@@ -83,7 +83,7 @@ pub struct Keeper {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None` = the next one that speaks.
+    /// The main process; `None` = the next one that sends a message.
     main: Option<i32>,
     store: BTreeMap<String, Vec<OwnedFd>>,
     is_ended: bool,
@@ -103,13 +103,13 @@ impl Keeper {
         Self { directory, state }
     }
 
-    /// Runs the program with the arguments that it gets and all that is kept. What it runs is the
-    /// main process.
+    /// Runs the program with the arguments that it gets and all kept descriptors. The program
+    /// becomes the main process.
     pub fn command(&self) -> (Command, HandedOver) {
         self.command_with(&[])
     }
 
-    /// The same with more descriptors, of a socket's unit, by name.
+    /// Runs the program with more descriptors, of a socket's unit, by name.
     pub fn command_with(&self, more: &[(&str, &dyn AsFd)]) -> (Command, HandedOver) {
         let mut state = self.state();
         state.main = None;
@@ -137,18 +137,18 @@ impl Keeper {
         until_true(&format!("{count} of {name}: {:?}", self.names()), || self.count(name) == count);
     }
 
-    /// A descriptor that is kept by that name.
+    /// Returns a copy of the descriptor kept by that name.
     pub fn copy(&self, name: &str) -> OwnedFd {
         let state = self.state();
         state.store[name][0].try_clone().expect("room for one")
     }
 
-    /// Keeps another one by that name, alone.
+    /// Keeps another descriptor by that name, alone.
     pub fn replace(&self, name: &str, fd: OwnedFd) {
         self.state().store.insert(name.to_owned(), vec![fd]);
     }
 
-    /// Keeps nothing more, as at the stop of a service.
+    /// Closes all kept descriptors, as at the stop of a service.
     pub fn release(&self) {
         self.state().store.clear();
     }
@@ -173,7 +173,7 @@ impl Drop for Keeper {
     }
 }
 
-/// `false` = the manager has ended.
+/// Handles a message; `false` = the manager has ended.
 fn hear(socket: &UnixDatagram, state: &Mutex<State>) -> bool {
     let mut space =
         [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
@@ -221,7 +221,7 @@ impl State {
             assert!(!fds.is_empty(), "{text}");
             for fd in fds {
                 let is_known = |one: &OwnedFd| inode(one.as_fd()) == inode(fd.as_fd());
-                // As systemd does, it keeps each once, by whatever name.
+                // As systemd does, the manager keeps each descriptor once, by whatever name.
                 if !self.store.values().flatten().any(is_known) {
                     self.store.entry(name.clone()).or_default().push(fd);
                 }

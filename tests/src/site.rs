@@ -22,7 +22,7 @@ impl Site {
         site
     }
 
-    /// A certificate for these names with an ECDSA key.
+    /// Issues a certificate for these names with an ECDSA key.
     pub fn leaf(&self, names: &[&str]) -> Leaf {
         self.authority.leaf(names).issue()
     }

@@ -17,32 +17,32 @@ use crate::patience::{PATIENCE, within};
 use crate::program::{Running, run};
 use crate::site::Site;
 
-/// A service of this name for a server.
+/// Makes a service of this name for a server.
 pub fn service(site: &Site, name: &str, server: impl Display) -> Service {
     Service::new(site, server).named(name)
 }
 
 impl Service {
-    /// Lets its clients ask for TLS, or makes them.
+    /// Lets clients ask for TLS, or requires it.
     pub fn starting_tls(self, protocol: &str, policy: &str) -> Self {
         self.front(&format!("starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"))
     }
 
-    /// It asks its servers for TLS, which have a certificate of this authority's.
+    /// Makes the service ask its servers for TLS, with a certificate of this authority's.
     pub fn asking(self, protocol: &str, ca: &Path) -> Self {
         let tls = format!("tls = {{ ca = [{ca:?}], name = 'localhost' }}");
         self.back(&format!("starttls = '{protocol}'\n{tls}"))
     }
 }
 
-/// One Lariat with these services.
+/// Starts one Lariat with these services.
 pub fn lariat<'s>(services: impl IntoIterator<Item = &'s Service>) -> Lariat {
     let texts: Vec<_> = services.into_iter().map(Service::toml).collect();
     Lariat::start(&texts.join("\n"))
 }
 
-/// A running server with a folder of its own, which a test's end has end itself: some start
-/// further processes, or hold what is not freed if they are killed.
+/// A running server with a folder of its own. A signal ends it at the test's end, because some
+/// servers start further processes, or hold what is not freed if they are killed.
 #[derive(Debug)]
 pub struct Foreign {
     pub address: SocketAddr,
@@ -65,14 +65,14 @@ impl Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         if self.running.try_signal(Signal::INT) {
-            // One that does not end is killed.
+            // A server that does not end is killed.
             let _ended = within(PATIENCE, || self.running.ended());
         }
     }
 }
 
-/// PostgreSQL with the user `ann`, whose password is `secret`, for connections that `hba` allows
-/// (a line of `pg_hba.conf`).
+/// Starts PostgreSQL with the user `ann`, whose password is `secret`, for connections that `hba`
+/// allows (a line of `pg_hba.conf`).
 pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
     let password = directory.write("password", "secret");
@@ -86,7 +86,7 @@ pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
     run(initdb.current_dir(directory.path())).success();
     let own = fs::read(site.path("site.pem")).expect("the site's own file");
     let pem = directory.write("data/own.pem", own);
-    // Others may not read a key.
+    // No other user may read a key.
     run(Command::new("chmod").arg("600").arg(&pem)).success();
     give(&pem, "postgres");
     fs::write(data.join("pg_hba.conf"), format!("{hba}\n")).expect("our own directory");
@@ -117,7 +117,7 @@ pub fn psql(address: SocketAddr, words: &str, statement: &str) -> Command {
     command
 }
 
-/// A program of the newest version that is installed; none of them runs as root.
+/// Returns a program of the newest installed version; none of them runs as root.
 fn postgres_program(name: &str) -> Command {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let paths = versions.map_while(Result::ok).map(|one| one.path());
@@ -130,14 +130,14 @@ fn postgres_program(name: &str) -> Command {
     command
 }
 
-/// If root runs the tests, the server is another user and gets what it has to write.
+/// Gives a path to the server's user if root runs the tests, because the server must write there.
 fn give(path: &Path, user: &str) {
     if geteuid().is_root() {
         run(Command::new("chown").arg(user).arg(path)).success();
     }
 }
 
-/// Dovecot, at whose addresses for IMAP, POP3, LMTP and ManageSieve anyone has the password
+/// Starts Dovecot, at whose addresses for IMAP, POP3, LMTP and ManageSieve anyone has the password
 /// `secret`.
 pub fn dovecot() -> (Foreign, [SocketAddr; 4]) {
     let directory = Directory::new();
@@ -178,8 +178,8 @@ pub fn dovecot() -> (Foreign, [SocketAddr; 4]) {
     (Foreign::start(imap, directory, &mut command), addresses)
 }
 
-/// The directory server with the administrator `cn=admin,dc=example`, whose password is `secret`,
-/// and with more lines of its configuration.
+/// Starts the directory server with the administrator `cn=admin,dc=example`, whose password is
+/// `secret`, and with more lines of its configuration.
 pub fn slapd(more: &str) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
     fs::create_dir(directory.join("data")).expect("our own directory is writable");
@@ -195,7 +195,7 @@ pub fn slapd(more: &str) -> Foreign {
     Foreign::start(address, directory, &mut command)
 }
 
-/// An SMTP server that prints the messages it gets.
+/// Starts an SMTP server that prints the messages it gets.
 pub fn aiosmtpd(options: &[&str]) -> Foreign {
     let address = free_address();
     let mut command = Command::new("/usr/bin/aiosmtpd");
@@ -207,7 +207,7 @@ pub fn aiosmtpd(options: &[&str]) -> Foreign {
     Foreign::start(address, Directory::new(), &mut command)
 }
 
-/// An FTP server of its folder for the user `ann`, whose password is `secret`.
+/// Starts an FTP server of its folder for the user `ann`, whose password is `secret`.
 pub fn pyftpdlib() -> (Foreign, PathBuf) {
     let (address, directory) = (free_address(), Directory::new());
     let file = directory.write("file", "hello by ftp");
@@ -220,8 +220,8 @@ pub fn pyftpdlib() -> (Foreign, PathBuf) {
     (Foreign::start(address, directory, &mut command), file)
 }
 
-/// INN's server for readers, with one article in the group `example.test`, for the user `ann`,
-/// whose password is `secret`; with the site's certificate it wants TLS.
+/// Starts INN's server for readers, with one article in the group `example.test`, for the user
+/// `ann`, whose password is `secret`; with the site's certificate it requires TLS.
 pub fn inn(tls: Option<&Site>) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
     let root = directory.path().display();
@@ -229,7 +229,7 @@ pub fn inn(tls: Option<&Site>) -> Foreign {
     let own = tls.map_or_else(String::new, |site| {
         let pem = fs::read(site.path("site.pem")).expect("the site's own file");
         let path = directory.write("own.pem", pem);
-        // Others may not read a key.
+        // No other user may read a key.
         run(Command::new("chmod").arg("600").arg(&path)).success();
         format!("tlscertfile: {0}\ntlskeyfile: {0}\n", path.display())
     });
@@ -280,8 +280,8 @@ pub fn inn(tls: Option<&Site>) -> Foreign {
     Foreign::start(address, directory, &mut command)
 }
 
-/// Prosody, an XMPP server of the domain `localhost` with the user `ann`, whose password is
-/// `secret`; with the site's certificate it wants TLS.
+/// Starts Prosody, an XMPP server of the domain `localhost` with the user `ann`, whose password is
+/// `secret`; with the site's certificate it requires TLS.
 pub fn prosody(tls: Option<&Site>) -> Foreign {
     let (address, directory) = (free_address(), Directory::new());
     directory.write("data/localhost/accounts/ann.dat", "return { [\"password\"] = \"secret\" };\n");

@@ -1,4 +1,4 @@
-//! The program `strace`: how many system calls of which kind a process makes.
+//! The program `strace`: counts the system calls of a process by kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ impl Strace {
         Self { running, directory }
     }
 
-    /// The calls since then, by name.
+    /// Returns the calls since then, by name.
     pub fn end(mut self) -> BTreeMap<String, u64> {
         self.running.signal(Signal::INT);
         self.running.wait();

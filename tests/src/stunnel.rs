@@ -26,14 +26,14 @@ impl Stunnel {
         Self::configured(&format!("connect = {server}\ncert = {certificate}\n{lines}\n"))
     }
 
-    /// By the lines of the service, and of further ones.
+    /// Starts stunnel by the lines of the service, and of further ones.
     pub fn configured(lines: &str) -> Self {
         Self::by_file(|address| {
             format!("foreground = yes\npid =\n[test]\naccept = {address}\n{lines}\n")
         })
     }
 
-    /// By the whole file for an address.
+    /// Starts stunnel by the whole file for an address.
     pub fn by_file(text: impl FnOnce(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();

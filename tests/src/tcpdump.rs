@@ -1,4 +1,4 @@
-//! The program `tcpdump`: what someone sees who reads the network between hosts.
+//! The program `tcpdump`: sees what a reader of the network between hosts sees.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -9,12 +9,12 @@ use crate::program::Running;
 
 const MARK: &[u8] = b"here the capture may end";
 
-/// All packets of some kind that pass a network's bridge.
+/// A capture of packets that pass a network's bridge.
 #[derive(Debug)]
 pub struct Capture(Running);
 
 impl Capture {
-    /// Begins; `filter` says which packets, in the words of pcap-filter(7).
+    /// Begins a capture; `filter` selects packets, in the words of pcap-filter(7).
     pub fn start(network: &Network, filter: &str) -> Self {
         let mut command = network.command(&Command::new("tcpdump"));
         // Each packet is written at once, and under our own user, as our folder is.
@@ -26,13 +26,13 @@ impl Capture {
         Self(running)
     }
 
-    /// All that it saw so far, with the headers around.
+    /// Returns all packets so far, with the headers around.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.stdout_bytes()
     }
 
-    /// All that was sent before now, and is UDP or passes its filter anyway: a datagram from one
-    /// host to another is the end.
+    /// Returns all packets sent before now that are UDP or pass the filter anyway: a datagram from
+    /// one host to another marks the end.
     pub fn until_now(&self, from: &Host, to: &Host) -> Vec<u8> {
         from.within(|| {
             let socket = UdpSocket::bind((from.ipv4(), 0)).expect("a free port");
@@ -46,7 +46,7 @@ impl Capture {
     }
 }
 
-/// Whether these bytes are somewhere in those.
+/// Reports whether these bytes are somewhere in those.
 pub fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|here| here == part)
 }

@@ -18,14 +18,14 @@ pub struct Weather {
     pub lost: usize,
     /// Datagrams that come twice, of a thousand.
     pub repeated: usize,
-    /// How long each is under way at least.
+    /// Shortest time that a datagram takes.
     pub way: Duration,
-    /// How much longer at most. They overtake each other.
+    /// Largest additional time. Datagrams overtake each other.
     pub delay: Duration,
 }
 
-/// Relays until it is dropped. It has a place for each host: what others send there comes to that
-/// host, from the place of the one that sent it.
+/// Relays until it is dropped. The relay has a place for each host: datagrams sent there go to that
+/// host, from the place of the sender.
 #[derive(Debug)]
 pub struct Relay {
     places: Vec<Arc<UdpSocket>>,
@@ -34,7 +34,7 @@ pub struct Relay {
     _host: Host,
 }
 
-/// When one is due, to be sent by which place to which host.
+/// Due time of a datagram, the sending place, and the receiving host.
 type Flying = Reverse<(Instant, usize, SocketAddr, Vec<u8>)>;
 
 /// A place, from which datagrams for one host go on.
@@ -49,7 +49,7 @@ struct Place {
 }
 
 impl Relay {
-    /// At a host of its own, between these addresses of others.
+    /// Starts a relay at a host of its own, between these addresses of others.
     pub fn start(host: Host, hosts: &[SocketAddr], weather: Weather, seed: u64) -> Self {
         let bind = || Arc::new(UdpSocket::bind((host.ipv4(), 0)).expect("a free port"));
         let places: Vec<_> = host.within(|| hosts.iter().map(|_| bind()).collect());
@@ -75,7 +75,7 @@ impl Relay {
         Self { places, parted, threads, _host: host }
     }
 
-    /// The address to which others send what is for the host of this number.
+    /// Returns the address to which others send datagrams for the host of this number.
     pub fn place(&self, host: usize) -> SocketAddr {
         self.places[host].local_addr().expect("it is bound")
     }
@@ -89,7 +89,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         for place in &self.places {
-            // From itself: the end.
+            // A datagram from itself marks the end.
             let own = place.local_addr().expect("it is bound");
             place.send_to(&[], own).expect("loopback is up");
         }
@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-/// Sends each on when it is due, until nobody relays.
+/// Sends each datagram when it is due, until nobody relays.
 fn land(places: &[Arc<UdpSocket>], flying: &Receiver<Flying>) {
     let mut waiting = BinaryHeap::<Flying>::new();
     loop {

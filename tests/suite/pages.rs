@@ -1,5 +1,5 @@
-//! The README and the guide: each configuration on them means something, each command is one that
-//! the programs understand, and the first steps are taken as they are written.
+//! The README and the guide: each configuration on them is valid, the programs understand each
+//! command, and the first steps work as they are written.
 
 use suite::prelude::*;
 use toml::{Table, Value as Toml};
@@ -11,11 +11,11 @@ const NO_CONFIGURATIONS: [(&str, &str, &str); 3] = [
     ("probe.md", "modern = {", "expectations of a probe, whose own tests read such files"),
 ];
 
-/// Keys that a page shows without the table that they stand in, since its text has named it.
+/// Keys that a page shows without their table, because its text has named it.
 const INNER_KEYS: [(&str, &[&str]); 3] =
     [("back", &["service"]), ("ktls", &["service", "front", "tls"]), ("peers", &["cluster"])];
 
-/// A configuration of a page names files and folders of its reader.
+/// Errors about files and folders of the reader, which a page's configuration names.
 const FILES_OF_READERS: [&str; 3] = ["cannot read", "there is no", "No such file"];
 
 /// Programs of others on the pages, and who runs these lines.
@@ -64,7 +64,7 @@ struct Block {
     text: String,
 }
 
-/// The blocks of these languages on all pages.
+/// Returns the blocks of these languages on all pages.
 fn blocks(languages: &[&str]) -> Vec<Block> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let guide = fs::read_dir(root.join("docs/guide")).unwrap();
@@ -94,7 +94,7 @@ fn blocks(languages: &[&str]) -> Vec<Block> {
     found
 }
 
-/// A whole configuration: what a page leaves out is what its reader has already.
+/// Completes a configuration: a page leaves out what its reader has already.
 fn completed(mut written: Table) -> Table {
     let mut outer = Table::new();
     for (key, path) in INNER_KEYS {
@@ -110,7 +110,7 @@ fn completed(mut written: Table) -> Table {
         let value = if key == "service" { vec![value].into() } else { value };
         written.insert(key, value);
     }
-    // It would name files of this host.
+    // The key would name files of this host.
     written.remove("include");
     if let Some(cluster) = written.get_mut("cluster").and_then(Toml::as_table_mut) {
         cluster.entry("secret").or_insert_with(|| "/etc/lariat/cluster.key".into());
@@ -142,7 +142,7 @@ fn completed(mut written: Table) -> Table {
     written
 }
 
-/// The errors of a configuration that no file of its reader would mend.
+/// Returns the errors of a configuration that no file of its reader would mend.
 fn faults(configuration: &str) -> Vec<String> {
     let said = lariat::check(configuration).stderr;
     let errors = said.split("\n\n").filter(|one| one.starts_with("error"));
@@ -176,14 +176,14 @@ fn a_configuration_with_a_fault_would_be_found() {
     assert_has(&faults[0], "unknown key `servres`");
 }
 
-/// The lines of commands: continued ones are one.
+/// Returns the lines of commands, with continued ones joined.
 fn commands(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(|line| line.trim_start_matches("$ ").trim());
     lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// The words that a shell makes of a command of ours, the program among them.
+/// Returns the words that a shell makes of a command of ours, the program among them.
 fn words(line: &str) -> Vec<String> {
     let directory = Directory::new();
     let line = line.split(" | ").next().unwrap_or_default();
@@ -217,7 +217,7 @@ fn each_command_on_the_pages_is_understood() {
                 continue;
             }
             if !line.starts_with("lariat ") && !line.starts_with("lariat-lab ") {
-                // Where commands are shown with what they print, the rest is that.
+                // The other lines are output, where commands are shown with it.
                 assert!(place.ends_with("console"), "{place}: nobody runs: {line}");
                 continue;
             }
@@ -236,7 +236,7 @@ fn a_command_that_no_program_knows_would_be_found() {
     understood(&words).assert_fails(2, &["--handshakes"]);
 }
 
-/// The configuration of the page, at addresses that are free here.
+/// Runs the configuration of the page, at addresses that are free here.
 #[test]
 fn the_first_steps_are_taken_as_they_are_written() {
     let mut blocks = blocks(&["toml"]).into_iter();

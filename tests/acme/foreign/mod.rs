@@ -1,4 +1,4 @@
-//! Hosts that share nothing but a store, which knows not what they say by it.
+//! Hosts that share nothing but a store, which cannot read what they exchange.
 
 use suite::redis::Redis;
 
@@ -26,7 +26,7 @@ fn one_of_the_hosts_that_share_only_a_store_orders_for_all() {
     for host in &hosts {
         assert!(!host.stderr().contains("is left out"), "each is taken once: {}", host.stderr());
     }
-    // While it is away each serves what it has, and one of them orders when it is back.
+    // While the store is away each serves what it has, and one of them orders when it is back.
     let served = farm.served(0, &hosts[0]);
     redis.signal(Signal::STOP);
     until_true("hosts that hear nothing of each other", || {

@@ -1,5 +1,5 @@
-//! Our clients and servers send each other bytes that show by themselves whose they are and
-//! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
+//! Our clients and servers send each other bytes that identify their stream and offset, so that one
+//! wrong, lost, doubled or misdelivered byte is seen on either side.
 
 use std::io;
 use std::net::TcpStream;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// A round: the client's head, its bytes, and then the server's bytes.
+/// Head of a round: the client sends it with its bytes, and then the server its bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
     pub(super) salt: u64,
     pub(super) round: u32,
     pub(super) up: u32,
     pub(super) down: u32,
-    /// The client may break off in the midst of a round.
+    /// Whether the client may break off in the midst of a round.
     pub(super) may_break: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) const HEAD_BYTES: usize = 32;
 const MARK: u32 = 0x4c52_5431;
 
 impl Head {
-    /// As bytes, with a sum over all of them.
+    /// Returns the head as bytes, with a checksum over all of them.
     pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&(MARK ^ u32::from(self.may_break)).to_be_bytes());
@@ -36,7 +36,7 @@ impl Head {
         bytes
     }
 
-    /// From bytes; `None` if a byte is wrong.
+    /// Reads a head; `None` if a byte is wrong.
     pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
         let long = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight"));
@@ -50,7 +50,7 @@ impl Head {
         (word(0) & !1 == MARK & !1 && long(24) == sum(bytes)).then_some(head)
     }
 
-    /// The source of the client's bytes of this round.
+    /// Returns the source of the client's bytes of this round.
     pub(super) fn up_stream(&self) -> Stream {
         Stream(mixed(self.salt ^ u64::from(self.round) << 1))
     }
@@ -65,7 +65,7 @@ fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
     words.fold(0, |sum, word| mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight"))))
 }
 
-/// A number in which each bit depends on all bits of another (the finaliser of SplitMix64).
+/// Mixes all bits of a number into each bit (the finaliser of SplitMix64).
 pub(super) fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -73,12 +73,12 @@ pub(super) fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// An endless stream of bytes, other than every other one's at nearly every offset.
+/// An endless stream of bytes that differs from every other at nearly every offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream(pub(super) u64);
 
 impl Stream {
-    /// The bytes from an offset on.
+    /// Returns the bytes from an offset on.
     pub(super) fn bytes(self, offset: usize, length: usize) -> Vec<u8> {
         let first = offset / 8;
         let words = first..(offset + length).div_ceil(8);
@@ -86,7 +86,7 @@ impl Stream {
         bytes.skip(offset % 8).take(length).collect()
     }
 
-    /// The offset of the first byte that is not its own among these, which begin at an offset.
+    /// Returns the offset of the first wrong byte among these, which begin at an offset.
     pub(super) fn wrong_at(self, offset: usize, bytes: &[u8]) -> Option<usize> {
         let right = self.bytes(offset, bytes.len());
         let wrong = bytes.iter().zip(&right).position(|(one, other)| one != other);
@@ -96,11 +96,11 @@ impl Stream {
 
 /// Makes the kernel send RST as soon as the socket is closed, whatever waits to be sent.
 pub(super) fn reset_on_close(socket: &TcpStream) {
-    // It fails on a socket that is reset already.
+    // The call fails on a socket that is reset already.
     let _ = set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// Whether a call has only waited long enough.
+/// Reports whether a call has ended by its timeout.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

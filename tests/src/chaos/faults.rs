@@ -1,4 +1,4 @@
-//! How each fault is made, and how it is mended.
+//! Makes each fault, and mends it.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,26 +15,26 @@ use super::rig::{Choice, Rig};
 use super::script::Fault;
 use super::server::Mood;
 
-/// A worker process that died is replaced, and the next one serves, within this time. Deaths in a
+/// Time within which a worker process that died is replaced, and the next one serves. Deaths in a
 /// minute are few here, so that the supervisor's own pauses are short.
 const REPLACED_MAX: Duration = Duration::from_secs(20);
 
 /// Descriptors of a starving process: enough to start and to serve some clients.
 const FEW: u32 = 100;
 
-/// How far the clock jumps: further than any session lives, and each ticket key with it.
+/// Jump of the clock: further than any session lives, and each ticket key with it.
 const JUMP_SECONDS: i64 = 8 * 86_400;
 
 #[derive(Debug)]
 pub(super) struct Faults {
     frozen: Option<Pid>,
     crowd: Vec<TcpStream>,
-    /// Whether each reload must end as it should: nothing else keeps it from that.
+    /// Whether each reload must end as it should, because nothing else prevents it.
     is_reload_sure: bool,
 }
 
 impl Faults {
-    /// No fault yet. `is_reload_sure` = nothing else will keep a reload from ending as it should.
+    /// Makes an empty set. `is_reload_sure` = nothing else will prevent a reload.
     pub(super) fn new(is_reload_sure: bool) -> Self {
         Self { frozen: None, crowd: Vec::new(), is_reload_sure }
     }
@@ -82,7 +82,7 @@ impl Faults {
         match fault {
             Fault::Freeze => {
                 if let Some(process) = self.frozen.take() {
-                    // It may have been killed meanwhile.
+                    // The process may have been killed meanwhile.
                     let _ = kill_process(process, Signal::CONT);
                 }
             }
@@ -114,7 +114,7 @@ impl Faults {
     }
 
     /// Reloads by the command and checks its exit code; where something keeps the processes from
-    /// answering, by the signal alone.
+    /// answering, only by the signal.
     fn reload(&self, rig: &Rig, expected: i32) {
         if !self.is_reload_sure {
             return rig.lariat.signal(Signal::HUP);
@@ -144,7 +144,7 @@ impl Faults {
         }
     }
 
-    /// Starts Lariat again with few descriptors, and comes with more clients than they are.
+    /// Starts Lariat again with few descriptors, and connects more clients than these.
     fn starve(&mut self, rig: &mut Rig) {
         self.restart(rig, Some(FEW));
         let address = rig.services.exchange.address;

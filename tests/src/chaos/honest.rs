@@ -1,4 +1,4 @@
-//! Clients that do what they should, and check each byte that they get.
+//! Clients that behave well, and check each byte that they get.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use testkit::chance::Chance;
 use super::exchange::{HEAD_BYTES, Head, Stream, is_timeout};
 use super::journal::Journal;
 
-/// The file that is served: longer than what the kernel seals, and no multiple of anything.
+/// Length of the served file: more than the kernel needs to encrypt it, and no round number.
 pub(super) const FILE_BYTES: usize = (1 << 20) + 77;
 
 pub(super) const FILE: Stream = Stream(0xf11e);
 
-/// No honest client waits longer for a byte: a stall of ours is shorter, and so is the time in
-/// which a worker process is replaced.
+/// Longest wait of an honest client for a byte: our stalls are shorter, and so is the replacement
+/// of a worker process.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-/// One client after the other, by seed.
+/// A visitor that runs one client after the other, by seed.
 pub(super) struct Visitor<'a> {
     journal: &'a Journal,
     clients: [Client; 3],
@@ -57,7 +57,7 @@ pub(super) struct Visitor<'a> {
 }
 
 impl<'a> Visitor<'a> {
-    /// They all trust the site.
+    /// Makes a visitor whose clients trust the site.
     pub(super) fn new(journal: &'a Journal, site: &Site, seed: u64, is_calm: bool) -> Self {
         Self {
             journal,
@@ -85,11 +85,11 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// Notes an error that an honest client must not meet, even while servers and processes die.
+    /// Notes an error that an honest client must not see, even while servers and processes die.
     fn judge(&self, target: Target, error: &io::Error) {
         let is_forbidden = match error.kind() {
             io::ErrorKind::ConnectionRefused => !self.journal.is_down(),
-            // The library's word for a record that does not open, and for alerts.
+            // The library's error kind for a record that does not decrypt, and for alerts.
             io::ErrorKind::InvalidData => !error.to_string().contains("received fatal alert"),
             io::ErrorKind::Other => true,
             _ => is_timeout(error),
@@ -151,13 +151,13 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// Mostly short, at times long enough for all buffers to be full.
+/// Returns a length: mostly short, at times long enough for all buffers to be full.
 fn length(chance: &mut Chance) -> u32 {
     let most = *chance.pick(&[100, 3000, 20_000, 20_000, 300_000]);
     chance.below(most) as u32
 }
 
-/// Connects, with limits on what any call may take.
+/// Connects, with limits on the time of any call.
 pub(super) fn connect(client: &Client, address: SocketAddr) -> io::Result<Connection> {
     let connection = client.try_connect(address)?;
     connection.socket().set_read_timeout(Some(SILENCE_MAX))?;
@@ -190,7 +190,7 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Ends our stream and reads to the other's, which must bring nothing more.
+/// Ends our stream and reads to the other's end, which must bring nothing more.
 pub(super) fn finish(connection: &mut Connection) -> io::Result<()> {
     connection.try_end()?;
     let mut byte = [0];

@@ -15,12 +15,12 @@ use super::journal::Journal;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hostility {
     Silent,
-    /// Sends what looks like a hello, byte by byte.
+    /// Sends the beginning of a hello, byte by byte.
     Dribbling,
     /// Closes TCP in the midst of its bytes, without close_notify.
     Truncating,
     Resetting,
-    /// Sends what is no TLS, or no TLS any more.
+    /// Sends no TLS, or breaks off TLS with garbage.
     Garbage,
     /// Connects many times at once and leaves.
     Flood,
@@ -49,12 +49,12 @@ pub(super) const ALL: [(Hostility, Act); 9] = [
 /// Sockets of one flood: less than a listener's queue holds.
 const FLOOD: usize = 100;
 
-/// How long the patient ones go on.
+/// Time for which the patient ones go on.
 const SPELL: Duration = Duration::from_millis(1500);
 
 const MUCH: u32 = 2 << 20;
 
-/// Does it once against an exchange behind this address. Whether it fails is no matter.
+/// Acts once against an exchange behind this address. The act may fail.
 pub(super) fn act(
     hostility: Hostility,
     journal: &Journal,
@@ -64,7 +64,7 @@ pub(super) fn act(
 ) {
     let (_, act) = ALL.iter().find(|(one, _)| *one == hostility).expect("all are there");
     if let Err(error) = act(client, address, chance) {
-        // It is rude, but what it gets must be right all the same.
+        // The client is rude, but the bytes that it gets must be right all the same.
         journal.check(error.kind() != io::ErrorKind::Other, || {
             format!("a {hostility:?} client: {error}")
         });

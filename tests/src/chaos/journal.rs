@@ -17,10 +17,9 @@ const BROKEN_MAX: usize = 100;
 pub struct Journal {
     begun: Instant,
     pages: Mutex<Pages>,
-    /// Kills of a worker process that have begun and that are over: its connections may end in any
-    /// way.
+    /// Number of begun and ended kills of a worker process: its connections may end in any way.
     kills: AtomicU64,
-    /// Lariat does not listen: it is being started again.
+    /// Whether Lariat does not listen, because it is being started again.
     is_down: AtomicBool,
 }
 
@@ -54,7 +53,7 @@ impl Journal {
         }
     }
 
-    /// Notes a broken promise unless this holds.
+    /// Notes a broken promise unless `holds` is true.
     pub fn check(&self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             self.broken(&otherwise());
@@ -69,8 +68,8 @@ impl Journal {
         self.pages().last.iter().cloned().collect()
     }
 
-    /// Says at the end of a program whether all held; if not, what came last, what was broken, and
-    /// the command that does it again.
+    /// Prints at the end of a program whether all promises held; if not, the last steps, the broken
+    /// promises, and the command that repeats the run.
     pub fn conclude(&self, program: &str, settings: &str) -> ExitCode {
         let broken = self.all_broken();
         if broken.is_empty() {
@@ -88,18 +87,18 @@ impl Journal {
         self.kills.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often that was noted.
+    /// Returns how often that was noted.
     pub(super) fn kills(&self) -> u64 {
         self.kills.load(Ordering::Acquire)
     }
 
-    /// Whether no worker process was killed since, or while, that was the number of
-    /// [`Self::kills`].
+    /// Reports whether no worker process was killed since, or while, the number of [`Self::kills`]
+    /// was this.
     pub(super) fn is_unhurt_since(&self, kills: u64) -> bool {
         kills.is_multiple_of(2) && kills == self.kills()
     }
 
-    /// Notes whether nobody listens for the time being.
+    /// Notes whether Lariat does not listen for the time being.
     pub(super) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Release);
     }

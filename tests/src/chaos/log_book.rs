@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::patience::pause;
 
-/// How soon a reader that may go on does.
+/// Interval at which a stopped reader checks whether it may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The other end of a pipe. Its thread ends with the pipe.
+/// The reading end of a pipe. Its thread ends with the pipe.
 #[derive(Debug)]
 pub(super) struct PipeReader {
     lines: Arc<Mutex<Vec<String>>>,
@@ -38,17 +38,17 @@ impl PipeReader {
         reader
     }
 
-    /// Stops it, so that the pipe becomes full, or has it go on.
+    /// Stops the reader, so that the pipe becomes full, or lets it go on.
     pub(super) fn set_paused(&self, is_paused: bool) {
         self.is_paused.store(is_paused, Ordering::Release);
     }
 
-    /// Lines that were not taken yet.
+    /// Returns the number of lines that were not taken yet.
     pub(super) fn count(&self) -> usize {
         lock(&self.lines).len()
     }
 
-    /// The lines since the last call.
+    /// Takes the lines since the last call.
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.lines))
     }

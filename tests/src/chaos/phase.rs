@@ -1,4 +1,4 @@
-//! One phase: clients of every kind at once, while what the script says breaks and is mended.
+//! Runs one phase: clients of every kind at once, while the script's faults come and are mended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ use super::script::{Fault, Phase};
 
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// The honest ones of ours.
+    /// Counts of our honest clients.
     pub(super) tally: Tally,
     /// A record for each `lariat-lab load`.
     pub(super) records: Vec<Record>,
@@ -38,7 +38,7 @@ const HINDRANCES: [Fault; 6] = [
     Fault::BlockTalk,
 ];
 
-/// Plays it to its end, with all faults mended.
+/// Plays a phase to its end, with all faults mended.
 pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     let journal = std::sync::Arc::clone(&rig.journal);
     let seed = mixed(seed ^ phase.number << 8);
@@ -59,7 +59,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     let stop = AtomicBool::new(false);
     let is_stopped = || stop.load(Ordering::Acquire);
     let tally = thread::scope(|scope| {
-        // Also if a step panics: the scope waits for its threads.
+        // Even if a step panics, because the scope waits for its threads.
         let guard = StopOnDrop(&stop);
         let visit = |(index, mut visitor): (usize, Visitor<'_>)| {
             while !is_stopped() {
@@ -90,7 +90,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     Counted { tally, records }
 }
 
-/// Clients who reset or truncate are done in no time, and must not take all of the CPU.
+/// Pauses after an act, because some take no time and must not use the whole CPU.
 fn rest(hostility: Hostility) {
     let milliseconds = match hostility {
         Hostility::Truncating | Hostility::Resetting | Hostility::Garbage => 20,

@@ -25,23 +25,23 @@ use super::journal::Journal;
 use super::log_book::PipeReader;
 use super::server::CheckingServer;
 
-/// The time of Lariat's drain, in seconds.
+/// Time of Lariat's drain, in seconds.
 const DRAIN_SECONDS: u64 = 3;
 
-/// Threads that read what of files is not in memory, at most.
+/// Largest number of threads that read files from disk.
 pub(super) const FILE_THREADS: u32 = 4;
 
-/// A supervisor that was asked to end has ended after its drain, what it gives the worker process
-/// to go, and room for a loaded machine.
+/// Time within which a supervisor ends after its signal: its drain, the worker process's time to
+/// go, and room for a loaded machine.
 const END_MAX: Duration = Duration::from_secs(DRAIN_SECONDS + 5 + 20);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice {
-    /// The log goes to a full disk.
+    /// Whether the log goes to a full disk.
     pub(super) is_disk_full: bool,
-    /// Servers are chosen another way, and there is one service more.
+    /// Whether servers are chosen another way, with one service more.
     pub(super) is_other: bool,
-    /// The text is no configuration.
+    /// Whether the text is no configuration.
     pub(super) is_broken: bool,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct Rig {
     /// Worker processes of this supervisor that we have killed.
     pub(super) kills: u64,
     pub(super) services: Services,
-    /// Whose status is asked for all the time; `None` while it is being started again.
+    /// Socket whose status is asked for all the time; `None` while Lariat is being started again.
     pub(super) watched: Arc<Mutex<Option<PathBuf>>>,
-    /// The clock of Lariat's processes; `None` if it is the host's.
+    /// Clock of Lariat's processes; `None` if it is the host's.
     pub(super) clock: Option<Clock>,
     _origin: Origin,
     _folder: Directory,
@@ -68,11 +68,11 @@ pub(super) struct Rig {
 /// The services, each before another kind of back.
 #[derive(Clone, Debug)]
 pub(super) struct Services {
-    /// Before the servers that check each byte.
+    /// Service of the servers that check each byte.
     pub(super) exchange: Service,
     pub(super) web: Service,
     pub(super) files: Service,
-    /// One that comes and goes with reloads.
+    /// A service that comes and goes with reloads.
     extra: Service,
 }
 
@@ -107,7 +107,7 @@ impl Rig {
         }
     }
 
-    /// Writes the configuration of this choice; a reload is another matter.
+    /// Writes the configuration of this choice, without a reload.
     pub(super) fn configure(&self, choice: Choice) {
         self.lariat.configure(&self.services.toml(choice));
     }
@@ -137,7 +137,7 @@ impl Rig {
         self.watch(Some(self.lariat.status_socket()));
     }
 
-    /// No panic may be among what the program said.
+    /// Checks that the program's messages contain no panic.
     pub(super) fn check_talk(&self, talk: &str) {
         self.journal.check(!talk.contains("panicked"), || format!("a panic: {talk}"));
     }
@@ -147,14 +147,14 @@ impl Rig {
         leaf.write(&self.site.directory, "site.pem");
     }
 
-    /// Cuts the file with the site's certificate and key short.
+    /// Truncates the file with the site's certificate and key.
     pub(super) fn damage_certificate(&self) {
         let path = self.site.path("site.pem");
         let whole = fs::read(&path).expect("our own file");
         fs::write(&path, &whole[..whole.len() / 3]).expect("our own file");
     }
 
-    /// The footprints of supervisor and worker process; `None` if we may not look.
+    /// Returns the footprints of supervisor and worker process; `None` if we may not look.
     pub(super) fn footprints(&self) -> Option<[Footprint; 2]> {
         let supervisor = Footprint::of(self.lariat.supervisor())?;
         Some([supervisor, Footprint::of(self.lariat.worker_process())?])
@@ -175,7 +175,7 @@ impl Services {
             let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             format!("{texts:?}")
         };
-        // Servers that come back are asked again soon.
+        // Servers that come back are used again soon.
         let passive = "passive = { failures = 3, ejection-time = '500ms' }";
         let files = Service::files(site, folder.path());
         let web_service = files.clone().named("web").at(free_address());

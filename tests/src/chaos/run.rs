@@ -1,4 +1,4 @@
-//! Phases one after the other, and what must hold after each.
+//! Runs phases one after the other, and checks what must hold after each.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ use super::script::{Fault, Phase};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// All else follows from it.
+    /// Seed of everything else.
     pub seed: u64,
     /// The first phase, to go on where another run broke.
     pub first: u64,
@@ -31,23 +31,23 @@ pub struct Plan {
     pub time: Duration,
 }
 
-/// All connections have ended so long after the last client: what waits longest is a server that
-/// was dialled while it stalled.
+/// Time after the last client until all connections have ended: the longest wait is for a server
+/// that was dialled while it stalled.
 const QUIET_MAX: Duration = Duration::from_secs(40);
 
-/// The status is answered at least so often, whatever happens: a worker process that is stopped for
-/// some seconds or replaced answers afterwards.
+/// Longest time without an answer about the status: a worker process that is stopped for some
+/// seconds or replaced answers afterwards.
 const STATUS_GAP_MAX: Duration = Duration::from_secs(20);
 
-/// How often it is asked for.
+/// Interval between questions for the status.
 const STATUS_EVERY: Duration = Duration::from_millis(200);
 
-/// The pause between lines after which no more are expected.
+/// Pause between lines after which no more are expected.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// The KiB of its own memory that a process may hold more than after the first phase: buffers that
-/// its pools keep for the next connections, memory that the allocator does not give back after a
-/// reload, and queues of lines. A connection that stays costs more than 1 KiB, a buffer 18 KiB.
+/// KiB of its own memory that a process may hold more than after the first phase: buffers that its
+/// pools keep for the next connections, memory that the allocator does not give back after a
+/// reload, and queues of lines. A leaked connection costs more than 1 KiB, a buffer 18 KiB.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
 /// Descriptors that pools may keep: pipes of the kernel's TLS, 64 a worker, of two workers.
@@ -56,7 +56,7 @@ const GROWTH_DESCRIPTORS_MAX: u64 = 2 * 2 * 64;
 /// Threads that read files start when there is work for them and stay.
 const GROWTH_THREADS_MAX: u64 = FILE_THREADS as u64;
 
-/// Runs it; the journal has what was broken. Stops after the first phase that broke something.
+/// Runs a plan; the journal gets the broken promises. Stops after the first phase that broke one.
 pub fn run(plan: &Plan, journal: &Arc<Journal>) {
     attended(journal, |rig| {
         let mut auditor = Auditor::default();
@@ -67,7 +67,7 @@ pub fn run(plan: &Plan, journal: &Arc<Journal>) {
 }
 
 impl Plan {
-    /// A plan by the environment: `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
+    /// Reads a plan from `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
     pub fn of_environment(name: &str, seconds: u64) -> Self {
         let setting = |what: &str| {
             let text = env::var(format!("{name}_{what}")).ok()?;
@@ -85,12 +85,12 @@ impl Plan {
         plan
     }
 
-    /// The variables that make the same script again.
+    /// Returns the variables that make the same script again.
     pub fn again(&self, name: &str) -> String {
         format!("{name}_SEED={} {name}_FIRST={}", self.seed, self.first)
     }
 
-    /// The numbers of phases until the time is over or something is broken.
+    /// Yields the numbers of phases until the time is over or something is broken.
     pub(super) fn numbers(self, journal: &Journal) -> impl Iterator<Item = u64> {
         let begun = Instant::now();
         let goes_on = move || begun.elapsed() < self.time && journal.all_broken().is_empty();
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// Starts everything, does this while the status is asked for all the time, and ends everything.
+/// Starts everything, acts while the status is asked for all the time, and ends everything.
 pub(super) fn attended(journal: &Arc<Journal>, act: impl FnOnce(&mut Rig)) {
     let mut rig = Rig::start(journal);
     let stop = AtomicBool::new(false);
@@ -151,8 +151,8 @@ struct Books {
 #[derive(Default)]
 pub(super) struct Auditor {
     before: Books,
-    /// Lines were lost in the phase before, or came from a process that was killed: it cannot be
-    /// known how many come, so that its last may come in this one.
+    /// Whether lines were lost in the phase before, or came from a process that was killed: their
+    /// number is unknown, so the last may come in this phase.
     was_lossy: bool,
     servers_before: [u64; 2],
     held: Option<[Footprint; 2]>,
@@ -192,7 +192,7 @@ impl Auditor {
         self.before = books;
     }
 
-    /// Each connection that ended has one line, with the reason that it is counted for.
+    /// Checks that each ended connection has one line, with the reason that it is counted for.
     fn check_log(&self, rig: &Rig, phase: &Phase, books: &Books) {
         let mut ended = books.ended.clone();
         for (reason, count) in &self.before.ended {
@@ -200,7 +200,7 @@ impl Auditor {
         }
         ended.retain(|_, count| *count > 0);
         let count = ended.values().sum::<u64>() as usize;
-        // Whatever is not in the log, a full disk included, is counted as lost.
+        // Lines missing in the log, also because of a full disk, are counted as lost.
         let is_whole = books.lost == self.before.lost;
         if is_whole && !self.was_lossy && !phase.has(Fault::Kill) {
             // The log's writer is a thread of its own.
@@ -214,7 +214,7 @@ impl Auditor {
             format!("connections with two lines: {:?}", book.doubled)
         });
         if phase.has(Fault::Kill) {
-            // The processes that were killed have lines of their own, and may have torn the last.
+            // Killed processes have lines of their own, and may have torn the last.
             let is_torn_once = is_whole && !phase.has(Fault::FillDisk);
             let torn_max = if is_torn_once { 1 } else { usize::MAX };
             journal.check(book.torn.len() <= torn_max, || format!("torn lines: {:?}", book.torn));
@@ -260,7 +260,7 @@ impl Auditor {
         }
     }
 
-    /// Memory, descriptors and threads are where they were, or within what pools may keep.
+    /// Checks that memory, descriptors and threads have not grown beyond what pools may keep.
     fn check_footprints(&mut self, rig: &Rig) {
         let Some(now) = rig.footprints() else {
             return rig.journal.step("skipped: only root may see what processes hold");
@@ -280,7 +280,7 @@ impl Auditor {
     }
 }
 
-/// Waits until no connection is open, and reads the books; all that was accepted has ended.
+/// Waits until no connection is open, and reads the books; all accepted connections have ended.
 fn quiet(rig: &Rig) -> Option<Books> {
     let quiet = within(QUIET_MAX, || {
         let (metrics, status) = (rig.lariat.metrics(), rig.status()?);
@@ -306,7 +306,7 @@ fn quiet(rig: &Rig) -> Option<Books> {
 fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
     let mut ended = BTreeMap::new();
     for service in status["services"].as_array()? {
-        // What never happened is left out.
+        // Reasons that never occurred are left out.
         let reasons = service["metrics"]["connections_ended"].as_object();
         for (reason, faults) in reasons.into_iter().flatten() {
             let counts = faults.as_object()?.values().filter_map(Value::as_u64);
@@ -333,14 +333,14 @@ fn read_books(metrics: &Metrics, status: &Value) -> Option<Books> {
     })
 }
 
-/// No line has come for a while, where it is not known how many will.
+/// Reports that no line has come for a while, where their number is unknown.
 fn has_settled(rig: &Rig) -> Option<()> {
     let count = rig.log.count();
     pause(SETTLED_AFTER);
     (rig.log.count() == count).then_some(())
 }
 
-/// No worker process died but by our hand, and no connection ended by a fault of Lariat's own.
+/// Checks that only we killed worker processes, and no connection ended by Lariat's fault.
 fn check_restarts(rig: &Rig, books: &Books) {
     let status = rig.status().unwrap_or_default();
     let restarts = status["process"]["metrics"]["worker_process_restarts"].as_u64();
@@ -353,7 +353,7 @@ fn check_restarts(rig: &Rig, books: &Books) {
     });
 }
 
-/// Bytes that the servers have read and written in all.
+/// Returns the bytes that the servers have read and written in all.
 fn servers(rig: &Rig) -> [u64; 2] {
     let both = rig.servers.iter().map(|server| server.traffic());
     both.fold([0; 2], |[up, down], one| [up + one[0], down + one[1]])

@@ -1,4 +1,4 @@
-//! The script of a run: all that is done in each phase, and when, follows from the seed.
+//! The script of a run: all actions of each phase, and their times, follow from the seed.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub const FAULTS: [Fault; 16] = [
     Fault::JumpClock,
 ];
 
-/// Every so manyth phase has no fault: there, nothing may fail and all books agree to the byte.
+/// Interval of phases without a fault: there, nothing may fail and all books agree to the byte.
 const CALM_EVERY: u64 = 4;
 
 /// Load by `lariat-lab load`: each kind of handshake, kept connections, early data, each close.
@@ -81,7 +81,7 @@ const LOADS: [&str; 11] = [
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Phase {
     pub number: u64,
-    /// Whether nothing breaks in it.
+    /// Whether the phase has no faults.
     pub is_calm: bool,
     pub length: Duration,
     /// Flags of each `lariat-lab load`.
@@ -96,7 +96,7 @@ pub struct Phase {
 pub struct Step {
     pub at: Duration,
     pub fault: Fault,
-    /// Whether it ends now, and does not begin.
+    /// Whether the fault ends now, and does not begin.
     pub is_end: bool,
 }
 
@@ -122,7 +122,7 @@ impl Phase {
         phase
     }
 
-    /// One in which nothing breaks but clients misbehave: rude ones, and a reload at times.
+    /// Makes a phase without faults, in which clients misbehave: rude ones, and a reload at times.
     pub fn of_soak(seed: u64, number: u64) -> Self {
         const RELOAD_EVERY: u64 = 10;
         let mut phase = Self::by_seed(seed, number);
@@ -144,7 +144,7 @@ impl Phase {
         self.steps.iter().any(|step| step.fault == fault)
     }
 
-    /// The first goes through all faults in an order by seed, the others come by chance.
+    /// Chooses faults: the first goes through all in an order by seed, the others are random.
     fn choose_faults(&mut self, seed: u64, chance: &mut Chance) {
         let turn = self.number - self.number / CALM_EVERY - 1;
         let mut faults = vec![shuffled(seed)[(turn % FAULTS.len() as u64) as usize]];
@@ -166,7 +166,7 @@ impl Phase {
     }
 }
 
-/// All faults in an order by seed (Fisher and Yates).
+/// Returns all faults in an order by seed (Fisher and Yates).
 fn shuffled(seed: u64) -> [Fault; FAULTS.len()] {
     let (mut faults, mut chance) = (FAULTS, Chance::new(seed));
     for last in (1..faults.len()).rev() {

@@ -1,4 +1,4 @@
-//! A server that checks each byte it gets, and that stalls, resets and dies when it is told to.
+//! A server that checks each byte it gets, and that stalls, resets and dies on demand.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use testkit::server::free_address;
 use super::exchange::{HEAD_BYTES, Head, is_timeout, reset_on_close};
 use super::journal::Journal;
 
-/// How soon a thread that waits for bytes sees a change of mood.
+/// Interval at which a thread that waits for bytes checks for a change of mood.
 const LOOK: Duration = Duration::from_millis(50);
 
 const CHUNK_BYTES: usize = 16 << 10;
@@ -72,7 +72,7 @@ impl CheckingServer {
         self.address
     }
 
-    /// From now on it does this.
+    /// Changes the server's behaviour from now on.
     pub(super) fn set_mood(&self, mood: Mood) {
         *self.shared.mood() = mood;
         self.shared.changed.notify_all();
@@ -80,7 +80,7 @@ impl CheckingServer {
         let _woken = TcpStream::connect(self.address);
     }
 
-    /// Bytes read and written so far, heads included.
+    /// Returns the bytes read and written so far, heads included.
     pub(super) fn traffic(&self) -> [u64; 2] {
         [&self.shared.bytes_in, &self.shared.bytes_out].map(|count| count.load(Ordering::Acquire))
     }
@@ -97,7 +97,7 @@ impl Shared {
         self.mood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the mood is such, or the end; false at the end.
+    /// Waits until `wanted` accepts the mood, or the end; false at the end.
     fn wait_until(&self, wanted: impl Fn(Mood) -> bool) -> bool {
         let unwanted = |mood: &mut Mood| *mood != Mood::Ended && !wanted(*mood);
         let mood = self.changed.wait_while(self.mood(), unwanted);
@@ -125,8 +125,8 @@ fn listen(first: TcpListener, address: SocketAddr, shared: &Arc<Shared>) {
     }
 }
 
-/// Accepts a connection, and keeps how many kills there were when none waited: what is accepted
-/// later may have been made, and hurt, any time since.
+/// Accepts a connection, and keeps the number of kills when none waited: a connection accepted
+/// later may have been made, and broken, any time since.
 fn accept(
     listener: &TcpListener,
     now: impl Fn() -> u64,
@@ -149,7 +149,7 @@ struct Visit {
     kills: u64,
 }
 
-/// A connection is over before its end: more is told to nobody.
+/// A connection ended early; the details are not reported.
 struct Broken;
 
 impl From<io::Error> for Broken {
@@ -191,7 +191,7 @@ impl Visit {
         }
     }
 
-    /// Reads what the client sends in this round.
+    /// Reads the client's bytes of this round.
     fn take(&mut self, head: &Head) -> Result<(), Broken> {
         let (mut offset, up) = (0, head.up as usize);
         let mut buffer = vec![0; CHUNK_BYTES.min(up)];
@@ -233,7 +233,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Whether bytes may flow; waits while it is stalled.
+    /// Waits while the server is stalled; fails if it is dead.
     fn look(&self) -> Result<(), Broken> {
         let goes_on = self.shared.wait_until(|mood| mood != Mood::Stall);
         if goes_on && *self.shared.mood() != Mood::Dead { Ok(()) } else { Err(Broken) }
@@ -279,7 +279,7 @@ mod tests {
     use crate::chaos::exchange::Stream;
     use crate::patience::until;
 
-    /// The journal of a server whose client sends this and then ends its stream.
+    /// Returns the journal of a server whose client sends this and then ends its stream.
     fn noted(bytes: &[u8]) -> Vec<String> {
         let journal = Arc::new(Journal::default());
         let server = CheckingServer::start(&journal);

@@ -16,12 +16,12 @@ use super::rig::FILE_THREADS;
 use super::run::{Auditor, Plan, attended};
 use super::script::Phase;
 
-/// How often samples are taken under load; one more is taken whenever all is quiet.
+/// Interval between samples under load; one more is taken whenever all is quiet.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
-/// Medians of the memory of a quiet process may differ so much between the second quarter of a run
-/// and the last, in KiB. What the allocator keeps for itself varies by some hundreds; a leak of one
-/// KiB for each thousandth connection is past this in less than an hour.
+/// Largest difference between the medians of a quiet process's memory in the second quarter of a
+/// run and the last, in KiB. The allocator's own share varies by some hundreds; a leak of one KiB
+/// for each thousandth connection exceeds this in less than an hour.
 const GROWTH_KIB_MAX: u64 = 2048;
 
 /// Quiet samples that a quarter needs for its median to mean anything.
@@ -36,7 +36,7 @@ pub struct Sample {
 
 const NAMES: [&str; 2] = ["supervisor", "worker process"];
 
-/// Loads until the time is over; the journal has what was broken.
+/// Loads until the time is over; the journal gets the broken promises.
 pub fn soak(plan: &Plan, journal: &Arc<Journal>) -> Vec<Sample> {
     let samples = Mutex::new(Vec::new());
     attended(journal, |rig| {
@@ -72,7 +72,7 @@ fn sample(processes: [Pid; 2], begun: Instant, is_quiet: bool) -> Option<Sample>
     Some(Sample { at: begun.elapsed(), is_quiet, held: [supervisor?, data?] })
 }
 
-/// Checks that nothing is higher in the last quarter of the run than in the second, when quiet:
+/// Checks that no value is higher in the last quarter of the run than in the second, when quiet:
 /// memory and threads within a bound, descriptors not at all.
 fn check_flat(samples: &[Sample], journal: &Journal) {
     let quiet: Vec<_> = samples.iter().filter(|sample| sample.is_quiet).collect();
@@ -92,14 +92,14 @@ fn check_flat(samples: &[Sample], journal: &Journal) {
     }
 }
 
-/// A value, where it is, and how much it may grow.
+/// Name of a value, its place, and how much it may grow.
 type Value = (&'static str, fn(&Footprint) -> u64, u64);
 
 const VALUES: [Value; 4] = [
     ("resident KiB", |held| held.resident_kib, GROWTH_KIB_MAX),
     ("anonymous KiB", |held| held.anonymous_kib, GROWTH_KIB_MAX),
     ("descriptors", |held| held.descriptors, 0),
-    // Those that read files start late and stay.
+    // Threads that read files start late and stay.
     ("threads", |held| held.threads, FILE_THREADS as u64),
 ];
 
@@ -108,7 +108,7 @@ fn median(mut values: Vec<u64>) -> u64 {
     values[values.len() / 2]
 }
 
-/// All samples as CSV, a row a process.
+/// Writes all samples as CSV, one row per process.
 pub fn table(samples: &[Sample]) -> String {
     let mut text = "seconds,quiet,process,resident_kib,anonymous_kib,proportional_kib,descriptors,\
                     threads,cpu_ticks\n"

@@ -1,5 +1,5 @@
 //! `lariat-lab plan` and `lariat-lab simulate`, with the records of the documentation: answers move
-//! as the question does, name their sources, and refuse what cannot be.
+//! as the question does, name their sources, and refuse the impossible.
 
 use serde_json::Value;
 use suite::lab::Folder;
@@ -9,7 +9,7 @@ use suite::program::process_id;
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports/2026-11-25-sid");
 
-/// Records with costs of connections, of less load, and of idle ones.
+/// Returns records with costs of connections, of less load, and of idle ones.
 fn records() -> String {
     let names = ["terminate", "part-load", "idle"];
     names.map(|name| format!("--record {RECORDS}/{name}.jsonl.gz")).join(" ")
@@ -50,7 +50,7 @@ fn each_figure_names_its_measurement() {
     assert_has(&*words, "terminate: terminate target=lariat connection=full-13-request");
     assert_has(&*words, "terminate: terminate target=hitch connection=psk-13-request");
     told.assert_stdout("CPU binds");
-    // Scaling was never measured on two cores, and says so.
+    // Scaling was never measured on two cores, and the plan reports that.
     told.assert_stdout("no record says how lariat scales");
 }
 
@@ -120,7 +120,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(one.stdout, other.stdout);
 }
 
-/// Counts by groups, so a thousand nodes with 10⁸ clients take no more than a short farm does.
+/// Counts by groups, so a thousand nodes with 10⁸ clients take no longer than a short farm.
 #[test]
 fn a_thousand_nodes_serve_as_many_as_come() {
     let desk = Folder::with(&[]);
@@ -152,7 +152,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
     let interrupt = 1 << (Signal::INT.as_raw() - 1);
     until_true("it to take the signal", || {
         running.assert_running();
-        // It reads signals from a descriptor, for which they are blocked.
+        // The program reads signals from a descriptor, for which they are blocked.
         let blocked = status_line(process, "SigBlk");
         u64::from_str_radix(&blocked, 16).is_ok_and(|blocked| blocked & interrupt != 0)
     });

@@ -1,10 +1,10 @@
-//! `lariat-lab report` and the files that it is given: it reads what it can, names what it cannot,
-//! and writes where it was told.
+//! `lariat-lab report` and its input files: it reads what it can, names what it cannot, and writes
+//! to the named place.
 
 use suite::lab::{Folder, command};
 use suite::prelude::*;
 
-/// The example of the reference is a record.
+/// Returns the example of the reference, which is a record.
 fn example() -> &'static str {
     let page = include_str!("../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();

@@ -6,7 +6,7 @@ use suite::process::resident_kib;
 use suite::program::process_id;
 use testkit::chance::Chance;
 
-/// Sends these bytes and our end, and reads to the end of what comes back.
+/// Sends these bytes and our end, and reads the answer to its end.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = tcp(address);
     stream.write_all(bytes).unwrap();
@@ -20,14 +20,14 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: origin\r\n\r\n")
 }
 
-/// The head and the body of a reply that is alone.
+/// Returns the head and the body of a reply that is alone.
 fn parts(answer: &[u8]) -> (String, Vec<u8>) {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     (head, answer[end..].to_vec())
 }
 
-/// The first reply: its head, up to its end.
+/// Reads the head of the first reply, up to its end.
 fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -92,7 +92,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     let mut wanted = Vec::new();
     let mut requests = String::new();
     for (index, size) in sizes.iter().enumerate() {
-        // Some are withheld, some have a body: those behind them wait.
+        // Some are withheld, some have a body: the requests behind them wait.
         match index % 50 {
             13 => requests += &get(&format!("/{size}?time=1")),
             31 => {
@@ -206,7 +206,7 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
         (501, "PUT /1 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: gzip\r\n\r\n"),
         (505, "GET /1 HTTP/2.0\r\nHost: o\r\n\r\n"),
     ] {
-        // More comes than it reads before it refuses: its close must not be a reset.
+        // More bytes come than it reads before it refuses: its close must not be a reset.
         let mut bytes = request.as_bytes().to_vec();
         bytes.extend([b'x'; 50_000]);
         let (head, body) = parts(&exchange(origin.address, &bytes));
@@ -232,7 +232,7 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     let mut answer = Vec::new();
     kept.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"));
-    // It always says a little more, and never all of it.
+    // The client always sends a little more, and never all of it.
     let mut slow = tcp(origin.address);
     slow.write_all(b"GET /3 HTTP/1.1\r\nX: ").unwrap();
     let mut watcher = slow.try_clone().unwrap();
@@ -241,7 +241,7 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
         let is_open = slow.write_all(b"x").is_ok();
         !is_open || matches!(watcher.read(&mut [0]), Ok(0))
     });
-    // So is one that asks for much and takes nothing.
+    // A client that asks for much and takes nothing is given up too.
     let mut lazy = tcp(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
     until_true("the lazy one to be given up", || lazy.write_all(b"x").is_err());
@@ -319,7 +319,7 @@ fn an_open_connection_costs_little_memory() {
         stream.write_all(get(path).as_bytes()).unwrap();
         read_head(stream);
     };
-    // What the first one brings about is no connection's.
+    // Effects of the first connection do not count.
     serve(&mut tcp(origin.address), "/64k");
     let before = resident_kib(process_id(origin.id()));
     let count = 400;

@@ -10,7 +10,7 @@ use suite::patience::within;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;
 
-/// It takes one minute of a host that does nothing else.
+/// Ample time: the program takes one minute of an idle host.
 const MINUTES: Duration = Duration::from_secs(600);
 
 /// Findings of `testssl.sh`, by their names.
@@ -27,7 +27,7 @@ fn testssl(site: &Site, address: SocketAddr) -> Findings {
     command.arg("--add-ca").arg(site.ca());
     command.arg(format!("localhost:{}", address.port()));
     let mut running = Running::start(&mut command);
-    // Its exit code counts what it finds wrong.
+    // The exit code counts the program's findings.
     let ended = within(MINUTES, || running.ended());
     let text = fs::read_to_string(&file).unwrap_or_default();
     assert!(ended.is_some() && !text.is_empty(), "{}", running.stdout());
@@ -53,7 +53,7 @@ const VERSIONS: [(&str, &str, &str); 4] = [
     ("TLSv1.0", "TLS1", "cipher-tls1_x"),
 ];
 
-/// Compares what both say, a line each, so that a difference is a difference of lists.
+/// Compares both results, a line each, so that a difference is a difference of lists.
 fn compare(site: &Site, address: SocketAddr) {
     let (node, theirs) = (probe(site, address), testssl(site, address));
     let found = |id: &str| theirs.get(id).map_or("", String::as_str);
@@ -82,7 +82,7 @@ fn compare(site: &Site, address: SocketAddr) {
     assert!(found("cert_keySize").starts_with(&key), "{key}: {theirs:#?}");
     let signature = found("cert_signatureAlgorithm").replace("SHA", "SHA-");
     assert_eq!(text("signature"), signature);
-    // That it has expired is another finding of ours.
+    // Expiry is another finding of ours.
     let chain = found("cert_chain_of_trust");
     let is_trusted = chain.starts_with("passed") || chain == "failed (expired).";
     assert_eq!(text("chain_state") == "trusted", is_trusted, "{theirs:#?}");
@@ -106,15 +106,15 @@ fn of_old_versions(node: &Value, theirs: &Findings) {
     assert_eq!(tls12["secure_renegotiation"], is_secure, "{theirs:#?}");
     let is_compressed = !found("CRIME_TLS").starts_with("not vulnerable");
     assert_eq!(tls12["compression"], is_compressed, "{theirs:#?}");
-    // It asks only where a version before TLS 1.2 is spoken.
+    // The program asks only where a version before TLS 1.2 is spoken.
     if node["versions"][2]["spoken"] == true {
         let is_refused = found("fallback_SCSV") == "supported";
         assert_eq!(node["fallback_refused"], is_refused, "{theirs:#?}");
     }
 }
 
-/// It resumes TLS 1.2 once by each kind, if no newer version is spoken: in TLS 1.3 its client
-/// often ends before the tickets come, and it reports a problem of the connection.
+/// Compares resumption of TLS 1.2, once by each kind, if no newer version is spoken: in TLS 1.3 the
+/// program often ends before the tickets come, and reports a connection problem.
 fn resumption(node: &Value, theirs: &Findings) {
     if node["versions"][0]["spoken"] == true {
         return;

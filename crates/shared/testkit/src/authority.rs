@@ -16,7 +16,7 @@ use rcgen::{
 use crate::directory::Directory;
 use crate::leaf::{Key, Leaf};
 
-/// Seconds of Unix time as certificates have them. No function: the type's crate is not ours.
+/// Converts Unix time to a certificate's date; a macro, as the type's crate is not ours.
 macro_rules! date_time {
     ($seconds:expr) => {
         date_time_ymd(1970, 1, 1) + Duration::from_secs($seconds)
@@ -29,44 +29,44 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
     certificate_der: Vec<u8>,
-    /// The certificates that a server must send above a leaf of ours: none for a root.
+    /// Certificates that a server must send above a leaf of this authority: none for a root.
     above_pem: String,
     serial: u64,
 }
 
-/// Serial numbers are unique in the process, which is more than RFC 5280 asks.
+/// Next serial number: unique in the process, which is more than RFC 5280 asks.
 static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 
-/// A property of an authority's own certificate that others do not have.
+/// An unusual property of an authority's own certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Trait {
     EndEntity,
     WithoutCertSign,
     CertSignAlone,
     PathLength(u8),
-    /// It is for servers alone.
+    /// Valid for servers only.
     ForServers,
-    /// It is valid from one second of Unix time to another.
+    /// Valid from one second of Unix time to another.
     Valid(u64, u64),
-    /// This number of domains, each that of the names below it (RFC 5280 section 4.2.1.10).
+    /// Number of permitted domains, each that of the names below it (RFC 5280 section 4.2.1.10).
     NameConstraints(u16),
-    /// Names below this domain are permitted, or excluded, and others the contrary.
+    /// Only names below this domain are permitted, or (`Excluded`) only others.
     Permitted(&'static str),
     Excluded(&'static str),
-    /// Names of this organization are permitted.
+    /// Only names of this organization are permitted.
     PermittedOrganization(&'static str),
     Extensions(u16),
-    /// A critical extension that nobody knows.
+    /// A critical extension that no library knows.
     CriticalExtension,
-    /// This number of parts of its name that nobody knows.
+    /// Number of unknown parts of the name.
     NameParts(u16),
-    /// This number of extended key usages that nobody knows, and clientAuth behind them.
+    /// Number of unknown extended key usages, with clientAuth behind them.
     Usages(u16),
-    /// It says where its issuer's certificate is to be had.
+    /// The address of the issuer's certificate.
     NamesIssuer,
 }
 
-/// One AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
+/// Makes one AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
 fn issuer_access() -> CustomExtension {
     let access = *b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
     CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access.to_vec())
@@ -77,7 +77,7 @@ impl Authority {
         Self::root_with(name, &[], &[])
     }
 
-    /// One with alternative names and traits, as `openssl req -x509` makes them for anything.
+    /// Makes a root with alternative names and traits, as `openssl req -x509` does by default.
     pub fn root_with(name: &str, names: &[&str], traits: &[Trait]) -> Self {
         let key = Key::EcdsaP256.generate();
         let (mut params, serial) = authority_params(name, names);
@@ -94,14 +94,14 @@ impl Authority {
         }
     }
 
-    /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
-    /// The signature is nobody's.
+    /// Makes a certificate of an authority with a new key, this name and this issuer: PEM. The
+    /// signature is by an unrelated key.
     pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
         let key = || Key::EcdsaP256.generate_pem();
         Self::certificate(&key(), name, issuer, &key(), traits)
     }
 
-    /// The same with this key, signed by that one (PEM).
+    /// Makes such a certificate with this key, signed by `signer` (PEM).
     pub fn certificate(
         key: &str,
         name: &str,
@@ -119,7 +119,7 @@ impl Authority {
         certificate.expect("anybody can sign").pem()
     }
 
-    /// The authority's own certificate and key, for itself to show.
+    /// Returns the authority's own certificate and key as a leaf.
     pub fn as_leaf(&self) -> Leaf {
         Leaf {
             certificate_pem: self.certificate_pem.clone(),
@@ -130,7 +130,7 @@ impl Authority {
         }
     }
 
-    /// An intermediate signed by this one; its leaves carry it in their chains.
+    /// Makes an intermediate signed by this authority; its leaves carry it in their chains.
     pub fn intermediate(&self, name: &str) -> Self {
         self.intermediate_with(name, &[])
     }
@@ -185,8 +185,8 @@ impl Authority {
         self.leaf(&[common_name]).for_client().issue()
     }
 
-    /// Chain and key of a leaf for `localhost` that our library does not make: `openssl req` gets
-    /// the arguments of the key, `openssl x509` those of the signature.
+    /// Makes chain and key of a leaf for `localhost` that our library cannot make: `openssl req`
+    /// gets the arguments of the key, `openssl x509` those of the signature.
     pub fn leaf_by_openssl(&self, key: &str, signature: &str) -> String {
         let place = Directory::new();
         place.write("ca.pem", &self.certificate_pem);
@@ -198,7 +198,7 @@ impl Authority {
         read(&place, "leaf.pem") + &self.above_pem + &read(&place, "leaf.key")
     }
 
-    /// Certificate and key for `localhost` that nobody else has signed.
+    /// Makes a self-signed certificate for `localhost` with its key.
     pub fn own_issuer_by_openssl(key: &str) -> String {
         let place = Directory::new();
         openssl(&place, &format!("req -x509 {key} {REQUEST} -days 300 -out leaf.pem"));
@@ -211,8 +211,8 @@ impl Authority {
         self.revocation_list_for(&serials, 1_704_153_600, 4_860_000_000)
     }
 
-    /// A PEM list that revokes these serial numbers, with thisUpdate and nextUpdate in seconds of
-    /// Unix time.
+    /// Makes a PEM list that revokes these serial numbers, with thisUpdate and nextUpdate in
+    /// seconds of Unix time.
     pub fn revocation_list_for(
         &self,
         serials: &[u64],
@@ -237,24 +237,24 @@ impl Authority {
         list.pem().expect("a list can be written")
     }
 
-    /// A DER-encoded OCSP response that says "good" of `leaf`, made by `openssl ocsp`.
+    /// Makes a DER-encoded OCSP response "good" about `leaf`, by `openssl ocsp`.
     pub fn ocsp_response(&self, leaf: &Leaf) -> Vec<u8> {
         self.ocsp(leaf, "V\t491231235959Z\t", "sha1")
     }
 
-    /// The same that names the certificate by this hash of OpenSSL's.
+    /// Makes such a response that names the certificate by this hash of OpenSSL's.
     pub fn ocsp_response_by(&self, leaf: &Leaf, hash: &str) -> Vec<u8> {
         self.ocsp(leaf, "V\t491231235959Z\t", hash)
     }
 
-    /// The same that says "revoked".
+    /// Makes an OCSP response "revoked" about `leaf`.
     pub fn ocsp_response_revoked(&self, leaf: &Leaf) -> Vec<u8> {
         self.ocsp(leaf, "R\t491231235959Z\t250101000000Z", "sha1")
     }
 
-    /// One that says "good" until a second of Unix time.
+    /// Makes a response "good" that is valid until a second of Unix time.
     pub fn ocsp_response_until(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
-        /// The AlgorithmIdentifier of ecdsa-with-SHA256.
+        /// AlgorithmIdentifier of ecdsa-with-SHA256.
         const ALGORITHM: [u8; 12] = *b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
         let mut response = self.ocsp_response_forged(leaf, next_update);
         let end = position(&response, &ALGORITHM);
@@ -269,16 +269,16 @@ impl Authority {
         // A BIT STRING without unused bits follows.
         let signature = end + ALGORITHM.len() + 3;
         let length = usize::from(response[signature - 2]) - 1;
-        // Signatures by ECDSA differ in their length, by their numbers.
+        // ECDSA signatures differ in length, depending on their numbers.
         let signatures = || Some(self.issuer.key().sign(&response[start..end]).expect("a key"));
         let fitting = std::iter::from_fn(signatures).find(|one| one.len() == length);
         response[signature..signature + length].copy_from_slice(&fitting.expect("it has no end"));
         response
     }
 
-    /// The same with a signature that does not verify.
+    /// Makes such a response with a signature that does not verify.
     pub fn ocsp_response_forged(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
-        /// nextUpdate's headers: [0], and a GeneralizedTime of 15 characters.
+        /// Headers of nextUpdate: [0], and a GeneralizedTime of 15 characters.
         const HEADER: [u8; 4] = [0xa0, 0x11, 0x18, 0x0f];
         // `openssl` counts in minutes.
         let mut response = self.ocsp_response(leaf);
@@ -291,7 +291,7 @@ impl Authority {
         response
     }
 
-    /// One that says "good" and is signed by the key of another leaf, a responder.
+    /// Makes a response "good" that is signed by the key of another leaf, a responder.
     pub fn ocsp_response_signed_by(&self, leaf: &Leaf, responder: &Leaf) -> Vec<u8> {
         let keys = [responder.certificate_pem(), responder.key_pem()].map(str::to_owned);
         self.ocsp_by(keys, leaf, "V\t491231235959Z\t", "sha1")
@@ -324,7 +324,7 @@ fn position(bytes: &[u8], part: &[u8]) -> usize {
     bytes.windows(part.len()).position(|one| one == part).expect("it is there")
 }
 
-/// Arguments of `openssl req`, beside the kind of key.
+/// Arguments of `openssl req`, except the kind of key.
 const REQUEST: &str = "-nodes -keyout leaf.key -subj /CN=localhost \
                        -addext subjectAltName=DNS:localhost";
 
@@ -459,7 +459,7 @@ pub struct LeafRequest<'a> {
 }
 
 impl LeafRequest<'_> {
-    /// With this kind of key instead of ECDSA on P-256.
+    /// Uses this kind of key instead of ECDSA on P-256.
     pub fn key(mut self, key: Key) -> Self {
         self.key = key;
         self
@@ -475,7 +475,7 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// With this key usage instead of digitalSignature; without one, if it is empty.
+    /// Uses this key usage instead of digitalSignature; leaves it out if it is empty.
     pub fn key_usage(mut self, usage: &[KeyUsagePurpose]) -> Self {
         self.key_usage = usage.to_vec();
         self
@@ -496,7 +496,7 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// With the address of its issuer's certificate, as public authorities issue (RFC 5280 section
+    /// Adds the address of the issuer's certificate, as public authorities do (RFC 5280 section
     /// 4.2.2.1).
     pub fn names_issuer(mut self) -> Self {
         self.names_issuer = true;
@@ -507,20 +507,20 @@ impl LeafRequest<'_> {
         self.valid(1_704_067_200, 1_735_689_600)
     }
 
-    /// With the TLS feature `status_request` (RFC 7633).
+    /// Adds the TLS feature `status_request` (RFC 7633).
     pub fn must_staple(mut self) -> Self {
         self.must_staple = true;
         self
     }
 
-    /// Valid from one second of Unix time to another, both included.
+    /// Sets the validity from one second of Unix time to another, both included.
     pub fn valid(mut self, not_before: u64, not_after: u64) -> Self {
         self.validity = Some((not_before, not_after));
         self
     }
 
-    /// One with a chain in which a library would look for a path for seconds: its issuer has to be
-    /// called `x`, as the many forged ones above it are and their issuers.
+    /// Issues a leaf with a chain in which a library would search a path for seconds: its issuer
+    /// has to be called `x`, as the many forged certificates above it and their issuers are.
     pub fn issue_costly(self) -> Leaf {
         static FORGED: OnceLock<String> = OnceLock::new();
         let forge = || (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
@@ -534,7 +534,7 @@ impl LeafRequest<'_> {
             params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
         }
         if let Some(second) = self.second_common_name {
-            // The library has one of each kind; by its number it is another kind.
+            // The library allows one of each kind; given by its number, it is another kind.
             let common_name = DnType::CustomDnType(vec![2, 5, 4, 3]);
             params.distinguished_name.push(common_name, second);
         }

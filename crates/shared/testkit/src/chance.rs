@@ -1,10 +1,10 @@
-//! Chance by seed, so that a failure can be repeated.
+//! Random numbers from a seed, so that a failure can be repeated.
 
-/// xorshift64*: all that a run leaves to chance comes from here.
+/// Generator (xorshift64*) of everything that a test run leaves to chance.
 pub struct Chance(u64);
 
 impl Chance {
-    /// The same seed gives the same numbers.
+    /// Makes a generator; the same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -16,7 +16,7 @@ impl Chance {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below the limit; 0 if that is 0.
+    /// Returns a number below the limit; 0 if the limit is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.number() >> 33) as usize % limit.max(1)
     }
@@ -25,7 +25,7 @@ impl Chance {
         &choices[self.below(choices.len())]
     }
 
-    /// Whether the one in `count` has come.
+    /// Returns true once in `count` times on average.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }

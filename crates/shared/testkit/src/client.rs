@@ -1,7 +1,7 @@
 //! A TLS client in memory: bytes in, bytes out, no socket.
 //!
-//! The other side for tests of the state machine. It is the TLS library's own client, so that what
-//! we seal is judged by code that is not ours.
+//! Tests of the state machine talk to it. It is the TLS library's own client, so that foreign code
+//! judges what we encrypt.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use rustls::{
 
 use crate::leaf::Leaf;
 
-/// The least that the TLS library takes as the length of records.
+/// Smallest length of records that the TLS library accepts.
 pub(crate) const SMALL_RECORD_BYTES: usize = 32;
 
-/// A client's offers and trust; sessions are remembered between the clients of one choice.
+/// A client's offers and trust; the clients of one choice share their sessions.
 #[derive(Clone, Debug)]
 pub struct ClientChoice(Arc<ClientConfig>);
 
 impl ClientChoice {
-    /// Trusts one authority; speaks one version with the suites of that number, or all.
+    /// Trusts one authority; offers one version with these cipher suites, or all if none is given.
     pub fn new(authority_pem: &str, is_tls13: bool, suites: &[u16]) -> Self {
         let roots = trusting(authority_pem);
         let mut provider = aws_lc_rs::default_provider();
@@ -34,28 +34,28 @@ impl ClientChoice {
         Self(Arc::new(config(provider, is_tls13, roots)))
     }
 
-    /// The same, with every message cut into small records.
+    /// Returns a copy that cuts every message into small records.
     pub fn in_small_records(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.max_fragment_size = Some(SMALL_RECORD_BYTES);
         Self(Arc::new(config))
     }
 
-    /// The same, offering an application protocol; it shares the sessions.
+    /// Returns a copy that offers an application protocol; sessions are shared.
     pub fn offering(&self, protocol: &[u8]) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.alpn_protocols = vec![protocol.to_vec()];
         Self(Arc::new(config))
     }
 
-    /// The same, with early data where a session allows it; it shares the sessions.
+    /// Returns a copy that sends early data where a session allows it; sessions are shared.
     pub fn with_early_data(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.enable_early_data = true;
         Self(Arc::new(config))
     }
 
-    /// The same, showing one certificate and signing with the key of another, or the same.
+    /// Returns a copy that shows one certificate and signs with the key of another, or the same.
     pub fn showing(&self, shown: &Leaf, signing: &Leaf) -> Self {
         let chain = shown.chain_pem();
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
@@ -68,7 +68,7 @@ impl ClientChoice {
         Self(Arc::new(config))
     }
 
-    /// The same, remembering sessions of its own, in TLS 1.2 by session id alone.
+    /// Returns a copy with sessions of its own, in TLS 1.2 by session id alone.
     pub fn without_tickets(&self) -> Self {
         let mut config = ClientConfig::clone(&self.0);
         config.resumption =
@@ -84,7 +84,7 @@ impl ClientChoice {
         Client(self.connection(name))
     }
 
-    /// The library's own connection, for a client with a socket.
+    /// Returns the library's own connection, for a client with a socket.
     pub fn connection(&self, name: &str) -> ClientConnection {
         let name = ServerName::try_from(name.to_owned()).expect("a DNS name");
         let connection = ClientConnection::new(Arc::clone(&self.0), name);
@@ -92,7 +92,7 @@ impl ClientChoice {
     }
 }
 
-/// The store of one authority.
+/// Makes a root store that trusts one authority.
 pub(crate) fn trusting(authority_pem: &str) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority_pem.as_bytes());
@@ -114,7 +114,7 @@ fn config(provider: CryptoProvider, is_tls13: bool, roots: RootCertStore) -> Cli
 pub struct Client(ClientConnection);
 
 impl Client {
-    /// Takes bytes from the wire; an error is what the client holds against the server.
+    /// Takes bytes from the wire. The error is the client's complaint about the server.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         while !bytes.is_empty() {
             self.0.read_tls(&mut bytes).map_err(|error| error.to_string())?;
@@ -126,14 +126,14 @@ impl Client {
         Ok(())
     }
 
-    /// Puts application data behind what was put before.
+    /// Queues application data.
     pub fn send(&mut self, plain: &[u8]) {
         self.0.set_buffer_limit(None);
         self.0.writer().write_all(plain).expect("the buffer has no limit");
     }
 
-    /// Sends early data, before the first byte is taken from the wire; says how much of it may be
-    /// sent, which is nothing without a session that allows it.
+    /// Sends early data, before the first byte is taken from the wire; returns how much of it may
+    /// be sent: none without a session that allows it.
     pub fn send_early(&mut self, plain: &[u8]) -> usize {
         let early = self.0.early_data();
         early.map_or(0, |mut early| early.write(plain).expect("the buffer has no limit"))
@@ -168,7 +168,7 @@ impl Client {
         self.0.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// Whether the server's close_notify has come.
+    /// Reports whether the server's close_notify has come.
     pub fn is_closed_by_server(&mut self) -> bool {
         let state = self.0.process_new_packets();
         state.is_ok_and(|state| state.peer_has_closed())

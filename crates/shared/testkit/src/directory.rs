@@ -1,4 +1,4 @@
-//! Directories that are gone when the test is.
+//! Directories that are removed at the end of the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ pub struct Directory(PathBuf);
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Directory {
-    /// Makes one; readable by every user, since programs under test give up their rights.
+    /// Makes a directory that every user can read, because programs under test drop their rights.
     #[expect(clippy::new_without_default, reason = "making a directory is no default")]
     pub fn new() -> Self {
         Self::beneath(&std::env::temp_dir())
     }
 
-    /// The same in memory (tmpfs).
+    /// Makes a directory in memory (tmpfs).
     pub fn in_memory() -> Self {
         Self::beneath(Path::new("/dev/shm"))
     }
@@ -35,7 +35,7 @@ impl Directory {
         &self.0
     }
 
-    /// The path of `name` in it; `name` may contain slashes.
+    /// Returns the path of `name` in the directory; `name` may contain slashes.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }

@@ -1,4 +1,4 @@
-//! The sending half of a connection in the kernel's hands, in memory: it seals as Linux does.
+//! The sending half of a kTLS connection, in memory: encrypts records as Linux does.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
@@ -10,10 +10,10 @@ const TAG_BYTES: usize = 16;
 /// The keys for a kernel (`struct tls12_crypto_info_*` of linux/tls.h).
 #[derive(Clone, Copy, Debug)]
 pub struct Handed<'a> {
-    /// TLS 1.3, and not 1.2.
+    /// Whether the version is TLS 1.3, else 1.2.
     pub is_tls13: bool,
     pub is_chacha: bool,
-    /// The key; of AES its length says which.
+    /// The key; its length tells which AES.
     pub key: &'a [u8],
     pub iv: [u8; NONCE_LEN],
     pub sequence: u64,
@@ -44,7 +44,7 @@ impl KernelSealer {
         }
     }
 
-    /// Seals one record of this type.
+    /// Encrypts one record of this type.
     pub fn seal(&mut self, kind: u8, content: &[u8]) -> Vec<u8> {
         let sealed = if self.is_tls13 {
             let inner = [content, &[kind]].concat();
@@ -72,8 +72,8 @@ impl KernelSealer {
         !self.is_tls13 && !self.is_chacha
     }
 
-    /// AES-GCM in TLS 1.2 uses the IV as it is; all others combine it with the record's number
-    /// (`tls_do_encryption`, net/tls/tls_sw.c).
+    /// Returns the nonce. AES-GCM in TLS 1.2 uses the IV as it is; all others combine it with the
+    /// record's number (`tls_do_encryption`, net/tls/tls_sw.c).
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         if !self.is_counting() {
@@ -85,7 +85,7 @@ impl KernelSealer {
         nonce
     }
 
-    /// And counts the IV up (`tls_advance_record_sn`, include/net/tls.h).
+    /// Advances the record's number and the IV (`tls_advance_record_sn`, include/net/tls.h).
     fn advance(&mut self) {
         self.sequence += 1;
         if self.is_counting() {

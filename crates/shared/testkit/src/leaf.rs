@@ -16,12 +16,12 @@ pub enum Key {
     EcdsaP256,
     EcdsaP384,
     Ed25519,
-    /// RSA of 2048 bits; one key a process, because making one is slow.
+    /// RSA of 2048 bits; one key per process, because making one is slow.
     Rsa2048,
 }
 
 impl Key {
-    /// A new one, PKCS #8 in PEM.
+    /// Makes a new key, PKCS #8 in PEM.
     pub fn generate_pem(self) -> String {
         self.generate().serialize_pem()
     }
@@ -45,7 +45,7 @@ fn rsa_pem() -> &'static str {
     })
 }
 
-/// The certificates in a text of PEM, as DER.
+/// Returns the certificates of a PEM text as DER.
 pub fn certificates(pem: &str) -> Vec<Vec<u8>> {
     let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
     certificates.map(|one| one.expect("the text is PEM").to_vec()).collect()
@@ -65,7 +65,7 @@ impl Leaf {
         &self.certificate_pem
     }
 
-    /// The leaf and any intermediates, in the order in which a server sends them.
+    /// Returns the leaf and any intermediates, in the order in which a server sends them.
     pub fn chain_pem(&self) -> String {
         format!("{}{}", self.certificate_pem, self.above_pem)
     }
@@ -82,14 +82,14 @@ impl Leaf {
         &self.key_pem
     }
 
-    /// The same with these certificates above it.
+    /// Returns the leaf with these certificates above it.
     #[must_use]
     pub fn above(mut self, pem: &str) -> Self {
         pem.clone_into(&mut self.above_pem);
         self
     }
 
-    /// Chain and key, as one file.
+    /// Returns chain and key as one file.
     pub fn pem(&self) -> String {
         format!("{}{}", self.chain_pem(), self.key_pem)
     }

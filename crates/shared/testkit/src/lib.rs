@@ -1,6 +1,6 @@
 //! For tests only: a certificate authority, temporary directories and fake servers.
 //!
-//! Imports no crate of the product, so that no test can lean on what it tests.
+//! Imports no crate of the product, so that no test can depend on what it tests.
 #![forbid(unsafe_code)]
 
 pub mod authority;

@@ -1,5 +1,5 @@
-//! A TLS client that may say anything: its handshake is the TLS library's, its records are made by
-//! hand, with any type, padding, length and number.
+//! A TLS client that may send anything: the TLS library makes its handshake, and tests make its
+//! records by hand, with any type, padding, length and number.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// Makes a handshake: `exchange` takes what goes to the server and gives what comes back.
+    /// Performs a handshake: `exchange` takes what goes to the server and returns the answer.
     pub fn connect(
         choice: &ClientChoice,
         name: &str,
@@ -69,7 +69,7 @@ impl RawClient {
             opening: Direction::new(secrets.rx.0, &secrets.rx.1),
             next,
         };
-        // Tickets.
+        // The server's tickets.
         client.open(&incoming);
         client
     }
@@ -78,7 +78,7 @@ impl RawClient {
         self.next.protocol_version() == ProtocolVersion::TLSv1_3
     }
 
-    /// A record of this type; in TLS 1.3 with zeros behind its content.
+    /// Encrypts a record of this type; in TLS 1.3 with zeros behind its content.
     pub fn seal(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
         if self.is_tls13() {
             let inner = [content, &[kind], &vec![0; padding]].concat();
@@ -94,7 +94,7 @@ impl RawClient {
         framed(kind, &[explicit, &sealed].concat())
     }
 
-    /// A record of TLS 1.3 with this plaintext, type and padding included.
+    /// Encrypts a record of TLS 1.3 with this plaintext, type and padding included.
     pub fn seal_inner(&mut self, inner: &[u8]) -> Vec<u8> {
         let header = framed(APPLICATION_DATA, &vec![0; inner.len() + TAG_BYTES]);
         let sealed = self.sealing.seal(&header[..HEADER_BYTES], inner);
@@ -107,8 +107,8 @@ impl RawClient {
         self.sealing = Direction::new(sequence, &secrets);
     }
 
-    /// Opens all records in `wire`: their types and contents. After a KeyUpdate it uses the next
-    /// key.
+    /// Decrypts all records in `wire`: returns their types and contents. Uses the next key after a
+    /// KeyUpdate.
     pub fn open(&mut self, mut wire: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut opened = Vec::new();
         while let Some((header, rest)) = wire.split_first_chunk::<HEADER_BYTES>() {
@@ -199,7 +199,7 @@ impl Direction {
     }
 }
 
-/// Goes as far as the bytes allow; whether the handshake is over.
+/// Advances the handshake as far as the bytes allow; returns whether it is over.
 fn drive(
     connection: &mut UnbufferedClientConnection,
     incoming: &mut Vec<u8>,

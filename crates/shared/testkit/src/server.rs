@@ -1,4 +1,4 @@
-//! Fake servers behind a proxy: threads on ephemeral ports that remember what they saw.
+//! Fake servers behind a proxy: threads on ephemeral ports that remember what they received.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use crate::stream::Stream;
 
-/// How long a test waits for something that is bound to come before it fails: long, because a
+/// Time that a test waits for an event that is bound to come before it fails: long, because a
 /// loaded machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub enum Behaviour {
-    /// Sends back what comes, and its end after the client's end.
+    /// Sends back what comes, and ends after the client's end.
     Echo,
     /// Answers each HTTP/1.1 request head with `200` and this body, keeping the connection.
     Http(Vec<u8>),
@@ -31,9 +31,9 @@ pub enum Behaviour {
     ReplyAfterEnd(Vec<u8>),
     /// Sends this at once, ends, and reads to the client's end.
     Speak(Vec<u8>),
-    /// Sends this before it is asked, then echoes.
+    /// Sends this before any request, then echoes.
     Greet(Vec<u8>),
-    /// Reads everything and says nothing.
+    /// Reads everything and sends nothing.
     Swallow,
 }
 
@@ -62,7 +62,7 @@ pub struct Connection {
 }
 
 impl Server {
-    /// On an ephemeral port of 127.0.0.1.
+    /// Starts a server on an ephemeral port of 127.0.0.1.
     pub fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -83,7 +83,7 @@ impl Server {
         server
     }
 
-    /// On the abstract Unix socket `name` (without the `@`).
+    /// Starts a server on the abstract Unix socket `name` (without the `@`).
     pub fn start_abstract(name: &str, behaviour: Behaviour) -> Self {
         let address = UnixAddress::from_abstract_name(name).expect("test names are short");
         let listener = UnixListener::bind_addr(&address).expect("the abstract name is free");
@@ -96,7 +96,7 @@ impl Server {
         Self { address, ip: None, seen: Arc::default(), stopped: Arc::default() }
     }
 
-    /// Accepts until stopped or until the listener fails; a thread a connection.
+    /// Accepts until stopped or until the listener fails; one thread per connection.
     fn run<S: Stream + 'static>(
         &self,
         behaviour: Behaviour,
@@ -115,22 +115,22 @@ impl Server {
         });
     }
 
-    /// The address as configurations spell it: `127.0.0.1:PORT` or `unix:PATH`.
+    /// Returns the address as configurations spell it: `127.0.0.1:PORT` or `unix:PATH`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The port of an address of TCP.
+    /// Returns the port of a TCP address.
     pub fn port(&self) -> u16 {
         self.ip.expect("it has a port").port()
     }
 
-    /// The bytes of each connection so far, in the order of acceptance.
+    /// Returns the bytes of each connection so far, in the order of acceptance.
     pub fn connections(&self) -> Vec<Connection> {
         self.seen.lock().clone()
     }
 
-    /// Waits until what was seen is as `wanted` says, and returns it.
+    /// Waits until `wanted` accepts the connections seen, and returns them.
     pub fn wait_until(&self, wanted: impl Fn(&[Connection]) -> bool) -> Vec<Connection> {
         let (connections, waited) = self
             .seen
@@ -235,7 +235,7 @@ impl<S: Stream> Visitor<S> {
         }
     }
 
-    /// Reads some and remembers it; empty at the end.
+    /// Reads some bytes and remembers them; returns none at the end.
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut buffer = vec![0; 64 * 1024];
         let length = self.stream.read(&mut buffer)?;
@@ -280,10 +280,10 @@ impl<S: Stream> Visitor<S> {
     }
 }
 
-/// An address on which nobody listens, and that no other caller gets.
+/// Returns an address on which nobody listens, and that no other caller gets.
 ///
-/// The port lies below those that the kernel chooses by itself (from 32768 on): one of these would
-/// be free now and, before it is used, the local end of somebody's connection.
+/// The port lies below those that the kernel chooses by itself (from 32768 on), because one of
+/// these could become the local end of another connection before it is used.
 pub fn free_address() -> SocketAddr {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;

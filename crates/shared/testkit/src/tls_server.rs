@@ -1,4 +1,4 @@
-//! A TLS server in memory: bytes in, bytes out, no socket. It is the TLS library's own.
+//! A TLS server in memory: bytes in, bytes out, no socket. The TLS library's own server.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::authority::Authority;
 use crate::client::{SMALL_RECORD_BYTES, trusting};
 use crate::leaf::Leaf;
 
-/// How a server speaks TLS, with the sessions of its clients.
+/// A server's TLS settings, with the sessions of its clients.
 #[derive(Clone)]
 pub struct TlsServerChoice(Arc<ServerConfig>);
 
 impl TlsServerChoice {
-    /// One version, with this certificate.
+    /// Makes a server for one version, with this certificate.
     pub fn new(leaf: &Leaf, is_tls13: bool) -> Self {
         Self::build(leaf, is_tls13, aws_lc_rs::default_provider(), None)
     }
 
-    /// The same for clients with certificates of this authority, who have to send a second hello
-    /// with a share of another group.
+    /// Makes a server for clients with certificates of this authority, who have to send a second
+    /// hello with a share of another group.
     pub fn demanding(leaf: &Leaf, is_tls13: bool, authority: &Authority) -> Self {
         let mut provider = aws_lc_rs::default_provider();
         provider.kx_groups = vec![aws_lc_rs::kx_group::SECP384R1];
@@ -59,14 +59,14 @@ impl TlsServerChoice {
         Self(Arc::new(config))
     }
 
-    /// The same, in records so small that each message needs several.
+    /// Returns a copy with records so small that each message needs several.
     pub fn in_small_records(&self) -> Self {
         let mut config = ServerConfig::clone(&self.0);
         config.max_fragment_size = Some(SMALL_RECORD_BYTES);
         Self(Arc::new(config))
     }
 
-    /// The server's end of a new connection.
+    /// Returns the server's end of a new connection.
     pub fn accept(&self) -> TlsServer {
         let mut connection = ServerConnection::new(Arc::clone(&self.0)).expect("it is complete");
         connection.set_buffer_limit(None);
@@ -81,7 +81,7 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Takes bytes from the wire; an error is what the server holds against the client.
+    /// Takes bytes from the wire. The error is the server's complaint about the client.
     pub fn hear(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         while !bytes.is_empty() {
@@ -97,7 +97,7 @@ impl TlsServer {
         Ok(())
     }
 
-    /// Takes bytes from the wire; what was in them.
+    /// Takes bytes from the wire; returns their plaintext.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         let heard = self.hear(bytes, &mut plain);
@@ -105,23 +105,23 @@ impl TlsServer {
         plain
     }
 
-    /// Whether the handshake goes on.
+    /// Reports whether the handshake goes on.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the version is TLS 1.3, once it is agreed on.
+    /// Reports whether the version is TLS 1.3, once it is agreed on.
     pub fn is_tls13(&self) -> bool {
         self.connection.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
     }
 
-    /// Whether the client has sent close_notify.
+    /// Reports whether the client has sent close_notify.
     pub fn is_closed_by_client(&mut self) -> bool {
-        // Nothing to read is the end, or nothing yet.
+        // No bytes to read: the stream's end, or none yet.
         matches!(self.connection.reader().read(&mut [0]), Ok(0))
     }
 
-    /// Puts application data behind what was put before.
+    /// Queues application data.
     pub fn send(&mut self, plain: &[u8]) {
         self.connection.writer().write_all(plain).expect("memory");
     }

@@ -1,6 +1,6 @@
-//! `cargo bench -p proxy --bench new_connection`: what a new connection costs before its handshake,
-//! in CPU time, on one thread: the choice of its service by the number of names at its address, and
-//! lists of networks and limits of one source (its admission, the end of its handshake, its own).
+//! `cargo bench -p proxy --bench new_connection`: CPU time of a new connection before its
+//! handshake, on one thread: choice of its service by the number of names at its address, and lists
+//! of networks and limits of one source (admission, handshake end, connection end).
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,13 +14,13 @@ use proxy::sources::Sources;
 use sys::cpu::thread_time;
 use wire::address::NetworkSet;
 
-/// Look-ups or admissions of a round.
+/// Look-ups or admissions per round.
 const TIMES: u32 = 200_000;
 const ROUNDS: usize = 5;
-/// By a step that has no common factor with their number, so that none is near the one before.
+/// Step between two look-ups, coprime to their number, so that none is near the one before.
 const STEP: usize = 7919;
 const LISTED: u32 = 100_000;
-/// Connections from one source after the other hold a place that long, in admissions.
+/// Number of admissions for which a connection from a source holds its place.
 const OPEN_MAX: usize = 1000;
 
 /// Nanoseconds for each time, in the shortest of some rounds: what disturbs one makes it longer.
@@ -93,7 +93,7 @@ fn sources() {
         let site = (0x2001_0db8_u128 << 96) | (u128::from(number) * 2) << 64;
         IpAddr::from(Ipv6Addr::from_bits(site | 1))
     };
-    // Each second address is on the list.
+    // Every second address is on the list.
     let listed = |number: u32| match number % 2 {
         0 => Ipv6Addr::from_bits(0x2001_0db8 << 96 | (u128::from(number) * 2 + 1) << 64).into(),
         _ => IpAddr::from((0x0a00_0000 + number * 2 + 1).to_be_bytes()),

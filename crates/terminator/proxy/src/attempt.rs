@@ -1,8 +1,8 @@
-//! One dial of one server at one address, and the dials beside the one that a connection waits for:
-//! races of a server's addresses (RFC 8305), and trials of addresses that were ejected.
+//! Dials one server at one address, and the further dials of the same connection: races between a
+//! server's addresses (RFC 8305), and trials of ejected addresses.
 //!
-//! Owns the account of each, what its failure speaks against, and the time of rivals. Which address
-//! is dialled, and what follows, is said elsewhere.
+//! Handles the bookkeeping of each dial, what its failure says about whom, and the timing of
+//! rivals. `dial` chooses the address and decides what follows.
 
 use std::fmt::Display;
 use std::io;
@@ -26,7 +26,7 @@ use crate::service::Service;
 /// A dial under way, or one that succeeded.
 pub(crate) struct Attempt {
     pub(crate) picked: Picked,
-    /// At a server with a limit.
+    /// Place at a server with a connection limit.
     place: Option<Place>,
     pub(crate) started: Instant,
     is_released: bool,
@@ -36,9 +36,9 @@ pub(crate) struct Attempt {
 pub(crate) enum Blame {
     /// The server, at this address.
     Server,
-    /// Nobody: its queue is full, and will not be in a moment.
+    /// Nobody: the server's queue is full, and will not be in a moment.
     Busy,
-    /// The host, but only towards this server.
+    /// The host, but only on its way to this server.
     Way,
     /// The host, towards all servers.
     Host,
@@ -58,7 +58,7 @@ impl Attempt {
         Self { picked, place, started: now, is_released: false }
     }
 
-    /// Asks the kernel for the connection; returns whether it stands already.
+    /// Asks the kernel to connect; returns whether the connection is already established.
     pub(crate) fn connect(
         picked: &Picked,
         service: &Service,
@@ -76,12 +76,12 @@ impl Attempt {
         })
     }
 
-    /// Whether the server is on a Unix socket.
+    /// Reports whether the server is on a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.picked.address, Address::Unix(_))
     }
 
-    /// Words about it, with the address if the server's name does not say it.
+    /// Returns `words`, preceded by the address if the server's name does not show it.
     pub(crate) fn detail(&self, service: &Service, words: &dyn Display) -> String {
         let address = self.picked.address.to_string();
         match service.plan.server_names.get(self.picked.server) {
@@ -98,7 +98,7 @@ impl Attempt {
         service.tell_state(*server, has_changed);
     }
 
-    /// It was a trial, and accepted after another one was.
+    /// Notes that this dial was a trial, and was accepted after another dial was.
     pub(crate) fn accepted_in_vain(mut self, service: &Service, now: Instant) {
         let Picked { server, address, .. } = &self.picked;
         let mut pool = service.pool.borrow_mut();
@@ -140,8 +140,8 @@ impl Attempt {
     }
 }
 
-/// The source of a connection to a server. One that would have to come from an address of the other
-/// family is not made: it would come from a wrong one.
+/// Returns the source address of a connection to a server. Fails if the source would have to be of
+/// the other address family, because the kernel would choose a wrong one.
 fn source_of(
     source: &SourceAddress,
     server: &Address,
@@ -163,12 +163,12 @@ fn source_of(
     found.ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, words))
 }
 
-/// Numbers of Linux's errors that have no kind of their own.
+/// Linux error numbers without an `ErrorKind` of their own.
 const ENOMEM: i32 = 12;
 const ENOSPC: i32 = 28;
 const ENOBUFS: i32 = 105;
 
-/// The party that a failed dial speaks against, and how the connection ends if it was the last.
+/// Returns whom a failed dial speaks against, and how the connection ends if it was the last.
 ///
 /// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
 /// and `EADDRNOTAVAIL` say that no local port is left for this destination.
@@ -188,37 +188,37 @@ pub(crate) fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
     }
 }
 
-/// How long one address of a server is alone in being dialled before the next one is dialled too:
-/// the "Connection Attempt Delay" that RFC 8305, section 5, recommends.
+/// Delay after the dial of one address before the next address of the server is dialled too: the
+/// "Connection Attempt Delay" that RFC 8305, section 5, recommends.
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Dials beside the one that is waited for, each with a descriptor: races only out of the lower
-/// half of all descriptors, because every connection has to find its two.
+/// Largest number of rival dials, each with a descriptor. Races take only the lower half of all
+/// descriptors, because every connection needs its own two.
 const RIVALS_MAX: usize = 3;
 
 #[derive(Default)]
 pub(crate) struct Rivals {
     all: Vec<Rival>,
-    /// When the next address is dialled, if none has answered.
+    /// Time to dial the next address, if none has answered.
     next_at: Option<Instant>,
-    /// There was an event about one of them.
+    /// Whether an event of a rival was noted.
     is_noted: bool,
 }
 
 struct Rival {
     attempt: Attempt,
     socket: Socket,
-    /// The address was ejected: nobody waits for it, and it goes on when another has won.
+    /// Whether the address was ejected: nobody waits, and the dial outlasts a race.
     is_trial: bool,
 }
 
 impl Rivals {
-    /// There may be something to do: an event came, or the time has.
+    /// Notes that a rival may need attention: an event came, or its time has.
     pub(crate) fn note(&mut self) {
         self.is_noted = true;
     }
 
-    /// When there is something to do, if no event comes before.
+    /// Returns when rivals need attention, if no event comes before.
     pub(crate) fn due(&self, limit: Duration) -> Option<Instant> {
         let ends = self.all.iter().map(|one| one.attempt.started + limit);
         ends.chain(self.next_at).min()
@@ -229,12 +229,12 @@ impl Rivals {
         std::mem::take(&mut self.is_noted) | is_over
     }
 
-    /// The next address is to be dialled then.
+    /// Sets the time at which the next address is dialled.
     pub(crate) fn race_at(&mut self, at: Option<Instant>) {
         self.next_at = at.filter(|_| self.all.len() < RIVALS_MAX);
     }
 
-    /// Whether the next address is to be dialled.
+    /// Reports whether the next address is to be dialled.
     pub(crate) fn is_next_due(&self, now: Instant) -> bool {
         self.next_at.is_some_and(|at| at <= now)
     }
@@ -244,12 +244,12 @@ impl Rivals {
     }
 
     pub(crate) fn add(&mut self, attempt: Attempt, socket: Socket, is_trial: bool) {
-        // It may have been answered already.
+        // The server may have answered already.
         self.is_noted = true;
         self.all.push(Rival { attempt, socket, is_trial });
     }
 
-    /// The first that was answered. Those that have failed are dropped.
+    /// Returns the first dial that was answered. Drops those that have failed.
     pub(crate) fn answered(
         &mut self,
         service: &Service,
@@ -278,8 +278,8 @@ impl Rivals {
         None
     }
 
-    /// The dial to wait for after the one before it has failed: the oldest of a race,
-    /// or a trial if these are asked for.
+    /// Returns the dial to wait for after the one before it has failed: the oldest of a race, or a
+    /// trial if trials are asked for.
     pub(crate) fn promote(&mut self, is_trial: bool) -> Option<(Attempt, Socket)> {
         let same = |one: &Rival| one.is_trial == is_trial;
         let number = self.all.iter().position(same)?;
@@ -287,8 +287,8 @@ impl Rivals {
         Some((rival.attempt, rival.socket))
     }
 
-    /// Another one was answered that was begun then. Of those that it has overtaken no connection
-    /// is to wait again; trials go on. Returns the places of those that have not failed.
+    /// Ends the race after another dial, begun at `winner_started`, was answered; trials go on. No
+    /// connection waits again for dials it has overtaken. Returns the places of the unharmed ones.
     pub(crate) fn settle(
         &mut self,
         service: &Service,
@@ -315,9 +315,8 @@ impl Rivals {
     }
 }
 
-/// An address that was not answered though another one was that was begun a delay later has failed,
-/// as if it had taken too long: else each connection that begins with it would wait. Returns
-/// whether it has.
+/// Counts an address as failed, as by a timeout, if it was not answered though a dial begun a delay
+/// later was: else every connection that begins with it would wait. Returns whether it has failed.
 pub(crate) fn overtaken(
     mut attempt: Attempt,
     service: &Service,

@@ -1,6 +1,6 @@
 //! The back of a connection: a server's socket, or files.
 //!
-//! Owns what the two have in common: requests go to both in the same way.
+//! Unites what both have in common: requests go to both in the same way.
 
 use std::io::{self, IoSliceMut};
 use std::time::Instant;
@@ -23,8 +23,8 @@ impl Back {
         }
     }
 
-    /// Files take what they can at once, and no event follows when they take more: they do as soon
-    /// as more of their responses has gone out.
+    /// Reports whether the back may take bytes. Files take what they can at once, and no event
+    /// announces that they take more: they do as soon as more of their responses has gone out.
     pub(crate) fn is_writable(&self) -> bool {
         match self {
             Self::Server(socket) => socket.is_writable(),
@@ -32,8 +32,8 @@ impl Back {
         }
     }
 
-    /// Whether a range of a file goes out next, by the kernel and at once. If it is not in
-    /// memory, a thread begins to read it.
+    /// Reports whether a range of a file goes out next, by the kernel and at once. If the range is
+    /// not in memory, a thread begins to read it.
     pub(crate) fn has_cached_range(&mut self) -> bool {
         match self {
             Self::Server(_) => false,
@@ -41,7 +41,7 @@ impl Back {
         }
     }
 
-    /// Gives it two pieces, in order; returns how much it took. `None` = it takes no more.
+    /// Sends two pieces, in order; returns how much was taken. `None` = no more is taken.
     pub(crate) fn send(&mut self, pieces: [&[u8]; 2]) -> Option<usize> {
         match self {
             Self::Server(socket) => match pieces {
@@ -52,7 +52,7 @@ impl Back {
         }
     }
 
-    /// Passes on that the client's stream has ended.
+    /// Passes on the end of the client's stream.
     pub(crate) fn end(&mut self) {
         match self {
             Self::Server(socket) => socket.end(),
@@ -74,19 +74,19 @@ impl Back {
         }
     }
 
-    /// Makes the close a reset.
+    /// Makes the close send a reset.
     pub(crate) fn reset_on_close(&self) {
         if let Self::Server(socket) = self {
             socket.reset_on_close();
         }
     }
 
-    /// Whether the kernel has reported an error; `take_error` returns it.
+    /// Reports whether the kernel has reported an error; `take_error` returns it.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self, Self::Server(socket) if socket.has_failed())
     }
 
-    /// The error that the kernel has reported.
+    /// Returns the error that the kernel has reported.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         match self {
             Self::Server(socket) => socket.take_error(),
@@ -101,7 +101,7 @@ impl Back {
         }
     }
 
-    /// Asks to be told when it takes bytes again, if it takes none now.
+    /// Asks for an event when the server takes bytes again, if it takes none now.
     pub(crate) fn watch_writes(&mut self, driver: &Driver) {
         if let Self::Server(socket) = self
             && !socket.is_writable()
@@ -111,7 +111,7 @@ impl Back {
     }
 }
 
-/// Fills as many pieces as there are with one call.
+/// Fills as many pieces as possible with one call.
 pub(crate) fn receive_pieces<'a>(
     socket: &mut Socket,
     pieces: &mut impl Iterator<Item = &'a mut [u8]>,

@@ -1,4 +1,4 @@
-//! The time of a worker's loop. A simulation gives its thread another one.
+//! The time of a worker's loop. A simulation gives its thread a clock of its own.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The time of a thread that simulates.
+/// The clock of a thread that simulates.
 #[cfg(test)]
 pub(crate) mod simulated {
     use std::cell::Cell;
@@ -18,7 +18,7 @@ pub(crate) mod simulated {
 
     thread_local! {
         static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
-        /// Each look at the clock takes so long.
+        /// Time that passes with each reading of the clock.
         static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
@@ -43,7 +43,7 @@ pub(crate) mod simulated {
 
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// Ticks in one turn: 51.2 s. A deadline further away is looked at once a turn.
+/// Ticks in one turn of the wheel: 51.2 s. A longer deadline is checked once a turn.
 const SLOTS: usize = 1024;
 
 /// Deadlines by the tick in which they fall.
@@ -51,7 +51,7 @@ pub(crate) struct Timers {
     start: Instant,
     ticks: u64,
     slots: Vec<Vec<(u64, u64)>>,
-    /// One bit a slot: it has entries.
+    /// Bitmap of the slots that have entries.
     occupied: [u64; SLOTS / 64],
 }
 
@@ -65,7 +65,7 @@ impl Timers {
         }
     }
 
-    /// The tick at which a timer for `deadline` fires, at most a turn from now.
+    /// Returns the tick at which a timer for `deadline` fires, at most a turn from now.
     pub(crate) fn tick_of(&self, deadline: Instant) -> u64 {
         let since_start = deadline.saturating_duration_since(self.start).as_nanos();
         let tick = (since_start / TICK.as_nanos()) as u64 + 1;
@@ -79,7 +79,7 @@ impl Timers {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// The time until the next timer fires; `None` = no timer is set.
+    /// Returns the time until the next timer fires; `None` = no timer is set.
     pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
         let first = (self.ticks + 1) as usize % SLOTS;
         let distance = self.first_occupied(first)?;
@@ -98,7 +98,7 @@ impl Timers {
         entry
     }
 
-    /// How many slots after `first`, around the wheel, the first occupied one is.
+    /// Returns how many slots after `first`, around the wheel, the first occupied one is.
     fn first_occupied(&self, first: usize) -> Option<u64> {
         let words = self.occupied.len();
         for step in 0..=words {
@@ -117,7 +117,7 @@ impl Timers {
         None
     }
 
-    /// Moves to `now` and appends whose timers fired, with their tick.
+    /// Moves to `now` and appends the owners of the timers that fired, with their ticks.
     pub(crate) fn fire(&mut self, now: Instant, fired: &mut Vec<(u64, u64)>) {
         let since_start = now.saturating_duration_since(self.start).as_nanos();
         let target = (since_start / TICK.as_nanos()) as u64;

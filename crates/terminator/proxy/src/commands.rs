@@ -1,4 +1,4 @@
-//! The messages of other threads to a worker.
+//! Messages from other threads to a worker.
 
 use backend::server::Target;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use crate::file_work::Answer;
 use crate::options::{Limits, LogOptions};
 use crate::plan::{Files, ServicePlan, Shared};
 
-/// The way to a worker, from any thread.
+/// A worker's mailbox, usable from any thread.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     commands: Sender<Command>,
@@ -25,12 +25,12 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// The way to who has the other end of the channel and is woken by that.
+    /// Makes a mailbox for the thread that reads the channel's other end and that `waker` wakes.
     pub(crate) fn new(commands: Sender<Command>, waker: Arc<Waker>) -> Self {
         Self { commands, waker }
     }
 
-    /// Tells it. A worker that has ended is drained and needs no more telling.
+    /// Sends a command. A worker that has ended is drained and needs none.
     pub(crate) fn send(&self, command: Command) {
         if self.commands.send(command).is_ok() {
             self.waker.wake();
@@ -38,7 +38,7 @@ impl Mailbox {
     }
 }
 
-/// The answer of a thread that waits for files.
+/// The reply of a thread that waits for disks.
 pub(crate) struct Reply {
     pub(crate) token: u64,
     pub(crate) task: u64,
@@ -47,45 +47,45 @@ pub(crate) struct Reply {
 }
 
 pub(crate) enum Command {
-    /// Serve this from now on; connections that are open stay with what they began with.
+    /// Serve this from now on; open connections keep what they began with.
     Replace(Box<Assignment>, Sender<()>),
-    /// Take what waits at the listeners and then leave them alone, or go on to accept.
+    /// Accept what waits at the listeners and then ignore them, or go on accepting.
     Accept(bool, Sender<()>),
-    /// Something is known of a server.
+    /// News about a server.
     Server { service: Arc<str>, server: usize, news: ServerNews },
     /// Accept no more, and end when the last connection has, or at the deadline.
     Drain(Instant),
-    /// Say that it goes on, by clearing this.
+    /// Confirm that the worker is alive, by clearing this flag.
     Answer(Arc<AtomicBool>),
-    /// A connection of files goes on.
+    /// A thread has answered a connection that serves files.
     Replied(Box<Reply>),
-    /// A session that a connection waits for was found there, or nowhere.
+    /// The session that a connection waits for was found in this tier, or nowhere.
     SessionFetched { token: u64, tier: SessionTier },
 }
 
-/// Knowledge of a server.
+/// News about a server.
 #[derive(Clone)]
 pub enum ServerNews {
-    /// The addresses that its name stands for.
+    /// Addresses of the server's name.
     Target(Arc<Target>),
-    /// Active checks have found that these of its addresses are down, and the others are not.
+    /// Active checks found these of its addresses down, and the others up.
     Checked(Arc<[Address]>),
-    /// An operator has disabled or enabled it.
+    /// An operator has disabled or enabled the server.
     Disabled(bool),
-    /// An operator has ordered this weight, or the configured one.
+    /// An operator has ordered this weight, or (`None`) the configured one.
     Weight(Option<u16>),
-    /// An operator ends its sessions.
+    /// An operator ends the server's sessions.
     Close,
 }
 
 /// A listening socket and its services.
 #[derive(Debug)]
 pub struct BoundListener {
-    /// The services, by their indices in the options, in their order; at least one.
+    /// Indices of the services in the options, in their order; at least one.
     pub services: Vec<usize>,
     pub address: Address,
     pub fd: OwnedFd,
-    /// Whether other workers have it too.
+    /// Whether other workers have the listener too.
     pub is_shared: bool,
 }
 

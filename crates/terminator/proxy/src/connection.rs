@@ -1,7 +1,6 @@
-//! One connection with its sockets: moves bytes between them and its state machine.
+//! Moves bytes between a connection's sockets and its state machine.
 //!
-//! Owns the client's socket, the back, and the choice of when to call them; what the bytes mean is
-//! `flow`'s.
+//! Handles the client's socket and the back, and when to call them. `flow` interprets the bytes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,9 +29,9 @@ use crate::{back, ktls_send};
 
 mod steps;
 
-/// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB,
-/// and what moves as much is bulk from then on, which may move two reads of 256 KiB and their
-/// writes. One step more is the most that it moves, so that no debt is kept.
+/// Bytes, received and sent, that a connection may move before the others have their turn: 128 KiB.
+/// A connection that moves as much is bulk from then on, and may move two reads of 256 KiB and
+/// their writes. At most one step more is moved, so no debt is kept.
 pub(crate) const BYTES_PER_TURN: [usize; 2] = [128 << 10, 1 << 20];
 
 pub(crate) struct Context<'a> {
@@ -43,40 +42,39 @@ pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Rc<Sources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
-    /// The next answer is the last.
+    /// Whether the next answer is the last.
     pub(crate) is_draining: bool,
-    /// Bytes that may move at once, of those that we encrypt and of those that the kernel does.
+    /// Bytes that may move at once, of those that we encrypt and that the kernel encrypts.
     pub(crate) bulk_bytes: [usize; 2],
-    /// Bytes that the turn has moved.
+    /// Bytes moved in this turn.
     pub(crate) moved: usize,
 }
 
-/// A peer that may take what the kernel has for it is looked at again so long after it should have
-/// ended as idle.
+/// Delay until a peer that may still take what the kernel holds for it is checked again, after it
+/// should have ended as idle.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
     Wait,
-    /// Another turn, after the others.
+    /// The connection needs a further turn, after the others.
     Again,
     Over,
 }
 
-/// The lists that have a connection which has relayed nothing: its worker's and its service's.
+/// Entries of a connection that has relayed nothing, in its worker's and its service's lists.
 pub(crate) struct DisplaceableEntry {
     pub(crate) stage: DisplaceableStage,
     pub(crate) of_worker: DisplaceableKey,
     pub(crate) of_service: DisplaceableKey,
 }
 
-/// A connection and its sockets.
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) service: Rc<Service>,
-    /// The services among which the hello chooses; `service` stands for them all until then.
+    /// Services among which the hello chooses; until then `service` stands for them all.
     pub(crate) shared: Option<Rc<SharedServices>>,
-    /// The hello is there to choose by.
+    /// Whether the hello has come and a service can be chosen.
     pub(crate) is_to_be_routed: bool,
     pub(crate) listener: Rc<str>,
     pub(crate) source: Option<SourcePlace>,
@@ -84,23 +82,23 @@ pub(crate) struct Connection {
     pub(crate) front: Socket,
     back: Option<Back>,
     back_token: u64,
-    /// The tick of the one timer that counts.
+    /// Tick of the only timer that counts.
     pub(crate) timer_tick: u64,
     pub(crate) is_queued: bool,
-    /// Since when it lingers, or lingered (`lingering`): once at the most.
+    /// Time at which it began to linger (`lingering`); a connection lingers at most once.
     pub(crate) lingers_since: Option<Instant>,
     is_bulk: bool,
-    /// It is counted among the handshakes in progress.
+    /// Whether the connection counts among the handshakes in progress.
     pub(crate) is_counted_handshaking: bool,
-    /// It is listed among those that have relayed nothing.
+    /// Entries in the lists of connections that have relayed nothing.
     pub(crate) listed: Option<DisplaceableEntry>,
     splice: Splice,
     slow_client: SlowClient,
-    /// When the kernel is to be told to probe the server.
+    /// Time at which the kernel begins to probe the server.
     keep_alive_at: Option<Instant>,
     counted_up: u64,
     counted_down: u64,
-    /// The bytes that went past our buffers and are not yet counted.
+    /// Bytes that bypassed our buffers and are not yet counted.
     passed: u64,
 }
 
@@ -147,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// The back, if it is files.
+    /// Returns the back, if it is files.
     pub(crate) fn files(&mut self) -> Option<&mut FileBack> {
         match &mut self.back {
             Some(Back::Files(files)) => Some(files),
@@ -155,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Does all that can be done now.
+    /// Does everything that is possible now.
     pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
         self.take_failures(context);
         let budget = BYTES_PER_TURN[usize::from(self.is_bulk)];
@@ -178,12 +176,12 @@ impl Connection {
         }
     }
 
-    /// Bytes of it that may move at once.
+    /// Returns how many bytes of this connection may move at once.
     fn bulk_bytes(&self, context: &Context<'_>) -> usize {
         context.bulk_bytes[usize::from(self.flow.is_offloaded())]
     }
 
-    /// How it is to be served.
+    /// Returns the class in which the connection is scheduled.
     pub(crate) fn class(&self) -> Class {
         if !self.flow.is_answered() {
             Class::Newcomer
@@ -196,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Arranges what is awaited until the next turn.
+    /// Arranges the events and timers to wait for until the next turn.
     fn end_turn(&mut self, context: &mut Context<'_>) {
         self.watch_writes(context);
         if !self.front.is_writable() {
@@ -210,7 +208,7 @@ impl Connection {
         self.watch_client(context.now);
     }
 
-    /// When it needs a turn, if nothing happens before.
+    /// Returns when the connection needs a turn, if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let of_back = self.back.as_ref().and_then(Back::deadline);
         let (of_dial, of_client) = (self.dial.retries_at(), self.slow_client.deadline());
@@ -221,8 +219,8 @@ impl Connection {
         all.into_iter().flatten().min()
     }
 
-    /// Whether nothing is left to come but the end of a client that answers soon, and what the
-    /// connection takes up is not counted where others wait for it or are judged by it.
+    /// Reports whether only the end of a client that answers soon is left to come, and the
+    /// connection takes up nothing that others wait for or are judged by.
     pub(crate) fn may_linger(&self) -> bool {
         let plan = &self.service.plan;
         let is_counted = self.source.is_some()
@@ -239,7 +237,7 @@ impl Connection {
             && is_quick()
     }
 
-    /// How far it has come, as long as it has relayed nothing.
+    /// Returns the stage of a connection that has relayed nothing.
     pub(crate) fn stage(&self) -> Option<DisplaceableStage> {
         if !self.flow.is_answered() {
             Some(DisplaceableStage::Silent)
@@ -257,7 +255,7 @@ impl Connection {
             back.time_out(now);
         }
         if self.is_too_slow(now) {
-            // The kernel would go on offering what it holds.
+            // Without a reset the kernel would go on offering what it holds.
             self.front.reset_on_close();
             let event = Event::Stopped(Reason::ClientTooSlow);
             return self.flow.handle(event, now, pool);
@@ -292,7 +290,7 @@ impl Connection {
     }
 
     /// Moves bytes from the back to the client: through our buffers, or past them where the kernel
-    /// encrypts. Which way it is is decided here alone.
+    /// encrypts. The choice between the two is made only here.
     fn back_in(&mut self, context: &mut Context<'_>) -> usize {
         match &mut self.back {
             Some(Back::Server(_)) => self.server_in(context),
@@ -356,7 +354,7 @@ impl Connection {
         let fault = files.fault();
         let takes_requests = !files.is_asked();
         match received {
-            // What was promised of a file cannot be had: the stream must not look finished.
+            // The promised part of a file is not available: the stream must not look finished.
             Received::Failed => {
                 let reason = fault.unwrap_or(Reason::FileFailed);
                 self.handle(Event::Stopped(reason), context);
@@ -365,7 +363,7 @@ impl Connection {
                 let reason = fault.unwrap_or(Reason::FilesFinished);
                 self.handle(Event::BackEndReason(reason), context);
                 self.handle(Event::BackReceived(received), context);
-                // After its own end it reads nothing, though the client may still send.
+                // After its own end the back reads nothing, though the client may still send.
                 if takes_requests {
                     self.handle(Event::BackRefused, context);
                 }
@@ -385,7 +383,7 @@ impl Connection {
         if pending.is_empty() {
             return self.record_out(context);
         }
-        // A head shares its record with the file behind it, close_notify its packet with FIN.
+        // A head shares its record with the file behind it, and close_notify its packet with FIN.
         let has_more = self.flow.is_last()
             || self.flow.is_offloaded() && self.back.as_mut().is_some_and(Back::has_cached_range);
         let sent = if has_more { self.front.send_more(pending) } else { self.front.send(pending) };
@@ -407,7 +405,7 @@ impl Connection {
         sent.unwrap_or(0)
     }
 
-    /// Sends a record without data, which the kernel encrypts.
+    /// Sends a record that carries no data; the kernel encrypts it.
     fn record_out(&mut self, context: &mut Context<'_>) -> usize {
         let Some(record) = self.flow.front_record() else {
             return 0;
@@ -428,7 +426,7 @@ impl Connection {
         }
         let count = files.cached_bytes().min(bulk_bytes);
         let Some(range) = files.range().filter(|_| count > 0) else {
-            // It waits, or there is another way to go on.
+            // A thread is asked, or another way of sending is left.
             return usize::from(!files.is_waiting());
         };
         match self.front.send_file(range.file, range.offset, count) {
@@ -443,7 +441,7 @@ impl Connection {
             FileSent::Unfit => files.range_unfit(),
             FileSent::Failed => self.handle(Event::FrontFailed, context),
         }
-        // There is another way to go on.
+        // The file is sent in a different way.
         1
     }
 
@@ -471,7 +469,7 @@ impl Connection {
         };
         self.handle(Event::BackReceived(end), context);
         if moved == 0 && !is_readable && !self.splice.is_holding() {
-            // What is behind a mark of urgent data comes through our buffers.
+            // Bytes behind a mark of urgent data come through our buffers.
             return self.server_in(context);
         }
         moved
@@ -502,7 +500,7 @@ impl Connection {
         sent.unwrap_or(0)
     }
 
-    /// Does what the state machine asks for; returns whether it asked.
+    /// Performs the actions that the state machine asks for; returns whether it asked for any.
     fn act(&mut self, context: &mut Context<'_>) -> bool {
         let mut acted = false;
         while let Some(action) = self.flow.poll_action() {
@@ -531,7 +529,7 @@ impl Connection {
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
                 Action::NoteSession => self.note_session(),
                 Action::Offload => {
-                    // What was sent before went another way.
+                    // Bytes sent before went another way.
                     self.count_bytes();
                     let is_taken = ktls_send::offload(&self.flow, &self.front, &self.service);
                     self.handle(Event::KernelAnswered(is_taken), context);

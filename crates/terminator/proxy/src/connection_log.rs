@@ -1,10 +1,10 @@
-//! The lines about connections: one for each that ends, within limits; and their way from the
+//! Log lines about connections: one for each that ends, within limits; and their way from the
 //! workers to the thread that writes them.
 //!
-//! Owns which connections get a line, when lines leave the worker, how many may wait, and when that
-//! thread is woken: for the first line at once, then not sooner than [`INTERVAL`] later, so that
-//! few connections do not cost a switch of threads each. Their form is `telemetry::line`'s, and who
-//! writes them to a file is the caller's.
+//! Decides which connections get a line, when lines leave the worker, how many may wait, and when
+//! the writer is woken: for the first line at once, then not sooner than [`INTERVAL`] later,
+//! because a thread switch for each of few connections would cost too much. `telemetry::line`
+//! formats lines, and the caller writes them to a file.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,8 +21,8 @@ use crate::listeners::Listener;
 use crate::options::{LogConnections, LogOptions};
 use crate::service::Service;
 
-/// Lines leave the worker when this number of bytes has come together, or at the end of a turn in
-/// which it has nothing else to do.
+/// Bytes of lines that make a batch leave the worker; a batch also leaves at the end of a turn in
+/// which the worker has nothing else to do.
 const BATCH_BYTES: usize = 16 << 10;
 
 pub(crate) struct ConnectionLog {
@@ -56,7 +56,7 @@ impl ConnectionLog {
         }
     }
 
-    /// Takes up a new plan's options.
+    /// Adopts the options of a new plan.
     pub(crate) fn set_options(&mut self, options: LogOptions) {
         if self.options != options {
             self.limiter = limiter(options);
@@ -64,7 +64,7 @@ impl ConnectionLog {
         }
     }
 
-    /// Writes about a connection that has ended, if it is to have a line.
+    /// Writes a line about a connection that has ended, if it is to have one.
     pub(crate) fn report(
         &mut self,
         connection: &Connection,
@@ -77,7 +77,7 @@ impl ConnectionLog {
         }
     }
 
-    /// Whether there is to be a line, and may be one now.
+    /// Reports whether a line is wanted, and allowed now.
     fn admit(&mut self, service: &Service, reason: Reason, now: Instant) -> bool {
         let is_wanted = match self.options.connections {
             LogConnections::All => reason.is_fault() || self.is_sampled(),
@@ -92,7 +92,7 @@ impl ConnectionLog {
         false
     }
 
-    /// Whether a connection that ended well is in the sample, one of every `sample` connections.
+    /// Reports whether a connection that ended well is sampled: one of every `sample` is.
     fn is_sampled(&mut self) -> bool {
         self.successes += 1;
         let is_sampled = self.successes >= self.options.sample;
@@ -219,7 +219,7 @@ impl ConnectionLog {
         self.summary_due
     }
 
-    /// Says how many lines were not written, once their second is over.
+    /// Writes how many lines were suppressed, once their second is over.
     pub(crate) fn summarise(&mut self, now: Instant) {
         if self.summary_due.is_none_or(|due| due > now) {
             return;
@@ -238,7 +238,7 @@ impl ConnectionLog {
         });
     }
 
-    /// Hands over what has been written. What finds no place is counted.
+    /// Hands over the lines written so far. Counts the bytes that find no room.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -254,12 +254,12 @@ fn limiter(options: LogOptions) -> LineLimiter {
     LineLimiter::new(options.failures_per_second, options.successes_per_second)
 }
 
-/// How many connections a line about this end stands for.
+/// Returns how many connections a line about this end stands for.
 fn sampled(options: LogOptions, reason: Reason) -> u32 {
     if reason.is_fault() { 1 } else { options.sample }
 }
 
-/// The library's version as the metrics know it.
+/// Returns the TLS version as the metrics name it.
 pub(crate) fn version_of(version: tls::options::Version) -> Version {
     match version {
         tls::options::Version::Tls12 => Version::Tls12,
@@ -276,19 +276,19 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// From one batch to the next one, unless much has come.
+/// Pause between two batches, unless many bytes have come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lines of this many bytes are written without waiting for the interval's end.
+/// Number of bytes that are written without waiting for the interval's end.
 const URGENT_BYTES: usize = 64 << 10;
 
-/// Lines of this many bytes may wait for a writer that does not keep up.
+/// Largest number of bytes that may wait for a writer that does not keep up.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub struct LineQueue {
     waiting: Mutex<WaitingLines>,
-    /// The writer has a reason to look.
+    /// Signals the writer that lines are due.
     is_due: Condvar,
     is_written: Condvar,
 }
@@ -296,7 +296,7 @@ pub struct LineQueue {
 #[derive(Debug, Default)]
 struct WaitingLines {
     lines: Vec<u8>,
-    /// The writer is to be woken for the next line.
+    /// Whether the writer must be woken for the next line.
     writer_sleeps: bool,
     is_writing: bool,
     is_flushing: bool,
@@ -310,8 +310,8 @@ impl WaitingLines {
 }
 
 impl LineQueue {
-    /// Moves whole lines into the queue. Those that find no place are lost rather than holding up
-    /// connections: returns how many bytes.
+    /// Moves whole lines into the queue. Lines that find no room are dropped rather than holding up
+    /// connections: returns how many bytes were.
     pub fn append(&self, lines: &mut Vec<u8>) -> usize {
         let mut waiting = self.lock();
         if waiting.lines.len() + lines.len() > WAITING_BYTES_MAX {
@@ -330,8 +330,8 @@ impl LineQueue {
         0
     }
 
-    /// The lines to be written next; the caller has written those before. `None` = the queue was
-    /// closed, and nothing is left.
+    /// Returns the lines to be written next; the caller has written the previous ones. `None` = the
+    /// queue was closed, and nothing is left.
     pub fn take(&self) -> Option<Vec<u8>> {
         let mut waiting = self.lock();
         if std::mem::take(&mut waiting.is_writing) {
@@ -353,17 +353,17 @@ impl LineQueue {
         Some(std::mem::take(&mut waiting.lines))
     }
 
-    /// Waits until all lines are written, or for so long.
+    /// Waits until all lines are written, for at most this time.
     pub fn flush(&self, time_max: Duration) {
         let mut waiting = self.lock();
         waiting.is_flushing = true;
         self.is_due.notify_one();
         let is_left = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.lines.is_empty();
-        // Whether they are is the caller's to see.
+        // The caller sees whether all are written.
         let _ = self.is_written.wait_timeout_while(waiting, time_max, is_left);
     }
 
-    /// Ends the queue: the writer ends when it has written what waits.
+    /// Closes the queue: the writer ends when it has written what waits.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.is_due.notify_one();

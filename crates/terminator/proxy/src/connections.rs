@@ -1,10 +1,10 @@
-//! A worker's connections, each under a number that is never mistaken for another's; what is
-//! counted of their handshakes, and how much of one connection's bulk may move at once: as much as
-//! this host moves in a moment.
+//! A worker's connections, each under a number that is never reused by mistake; the counters of
+//! their handshakes; and how much of one bulk connection may move at once: as much as this host
+//! moves in a moment.
 //!
 //! With AES instructions that is more than a turn's bytes anyway. Where the processor or the kernel
-//! has none, the same bytes take tens of milliseconds, which every other connection of the worker
-//! would wait for.
+//! has none, the same bytes take tens of milliseconds, for which every other connection of the
+//! worker would wait.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,8 +17,8 @@ use crate::connection::{BYTES_PER_TURN, Connection};
 use crate::connection_log;
 use crate::driver::{ConnectionId, GENERATION_MASK};
 
-/// The number of a worker's first connection, in logs; the next ones are 256 apart. Unique over
-/// restarts as long as no worker accepts a million connections per second.
+/// Returns the log number of a worker's first connection; the next ones are 256 apart. Numbers are
+/// unique over restarts as long as no worker accepts a million connections per second.
 pub(crate) fn first_number(worker: usize) -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let micros = since_epoch.unwrap_or_default().as_micros() as u64;
@@ -27,18 +27,18 @@ pub(crate) fn first_number(worker: usize) -> u64 {
 
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// Boxed, so that a place that is free takes a pointer's room and no more.
+    /// Boxed, so that a free place takes only the room of a pointer.
     slots: Slab<Box<(ConnectionId, Connection)>>,
     generation: u32,
 }
 
 impl Connections {
-    /// The number that the next connection gets.
+    /// Returns the number that the next connection gets.
     pub(crate) fn next_id(&self) -> ConnectionId {
         ConnectionId { place: self.slots.vacant_key() as u32, generation: self.generation }
     }
 
-    /// Adds a connection under the number that [`Connections::next_id`] has told.
+    /// Adds a connection under the number that [`Connections::next_id`] returned.
     pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
         let id = self.next_id();
         self.slots.insert(Box::new((id, connection)));
@@ -69,7 +69,7 @@ impl Connections {
     }
 }
 
-/// Counts a handshake, and what became of what the client offered with it.
+/// Counts a handshake, and what became of the session that the client offered with it.
 pub(crate) fn count_handshake(connection: &Connection) {
     let facts = connection.flow.facts();
     let counters = &connection.service.counters;
@@ -85,7 +85,7 @@ pub(crate) fn count_handshake(connection: &Connection) {
     if let Some(early_data) = facts.early_data {
         counters.offered_early(early_data);
     }
-    // With early data it is known what is agreed on before the handshake is over.
+    // The agreed parameters are known before the handshake is over if there is early data.
     let agreed = facts.agreed.as_ref().filter(|_| facts.established.is_some());
     let (Some(agreed), Some(kind)) = (agreed, facts.handshake) else {
         return;
@@ -102,14 +102,14 @@ pub(crate) fn count_handshake(connection: &Connection) {
     });
 }
 
-/// How long one connection's bytes, or one call for them, may keep the others waiting.
+/// Longest time for which one connection's bytes, or one call, may keep the others waiting.
 const TIME: Duration = Duration::from_micros(1500);
 
-/// With fewer bytes calls cost more than what they move, and no connection would count as bulk.
+/// Least such number: with fewer bytes, calls cost more than moving them, and none would be bulk.
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 const _: () = assert!(BYTES_MIN >= BYTES_PER_TURN[0]);
 
-/// Above what a turn (`BYTES_PER_TURN`) and a call (`PASS_BYTES_MAX`) may move.
+/// Largest such number: more than a turn (`BYTES_PER_TURN`) or call (`PASS_BYTES_MAX`) may move.
 const BYTES_MAX: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -124,13 +124,13 @@ impl Default for BulkPace {
 }
 
 impl BulkPace {
-    /// Bytes that one connection may move at once.
+    /// Returns how many bytes one connection may move at once.
     pub(crate) fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Notes a turn that moved at least [`BYTES_MIN`]. A worker that was interrupted looks slow, so
-    /// one turn changes little.
+    /// Notes a turn that moved at least [`BYTES_MIN`]. One turn changes little, because a worker
+    /// that was interrupted looks slow.
     pub(crate) fn note(&mut self, moved: usize, took: Duration) {
         let in_time = moved as u128 * TIME.as_nanos() / took.as_nanos().max(1);
         let in_time = usize::try_from(in_time).unwrap_or(BYTES_MAX);
@@ -139,7 +139,7 @@ impl BulkPace {
     }
 }
 
-/// Events of the kernel that a simulation holds back.
+/// Kernel events that a simulation holds back.
 #[cfg(test)]
 pub(crate) mod held_dials {
     use std::cell::RefCell;
@@ -153,7 +153,7 @@ pub(crate) mod held_dials {
         pub(crate) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();
     }
 
-    /// Events of dials that a simulation keeps back: the servers' answers are still on their way.
+    /// Events of dials that a simulation holds back: the servers' answers are still on their way.
     #[derive(Default)]
     pub(crate) struct HeldDials {
         pub(crate) is_holding: bool,
@@ -161,7 +161,7 @@ pub(crate) mod held_dials {
     }
 
     impl HeldDials {
-        /// Takes answers to dials out of a batch, or adds those that were kept back.
+        /// Takes answers to dials out of a batch, or adds those that were held back.
         pub(crate) fn filter(
             &mut self,
             batch: &mut Vec<epoll::Event>,

@@ -1,10 +1,9 @@
-//! How many descriptors are left to this process.
+//! Counts how many file descriptors are left to this process.
 //!
-//! The kernel gives the lowest number that is free, so a high one says that few are left: who got
-//! one of the last lets it go again. So refusing a connection never waits for a descriptor, and
-//! files leave some for connections.
-//! A worker's pipes are here too: the kernel's buffers for bytes that go from a server to a client
-//! unseen. A connection holds one only while bytes are in it or more are coming.
+//! The kernel gives the lowest free number, so a high one says that few are left: whoever got one
+//! of the last closes it again. So refusing a connection never waits for a descriptor, and files
+//! leave some for connections. Also holds a worker's pipes: kernel buffers for bytes that go from a
+//! server to a client unseen. A connection holds one only while bytes are in it or coming.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,37 +12,37 @@ use sys::transfer::Pipe;
 /// Descriptors that no connection takes: to accept one more and refuse it, and for operators.
 const KEPT_FOR_REFUSALS: u64 = 16;
 
-/// Descriptors that no file takes, and connections do: a client that cannot be sent one gets an
+/// Descriptors that connections may take, but no file: a client whose file cannot be opened gets an
 /// answer, over a connection.
 const KEPT_FOR_CONNECTIONS: u64 = 16;
 
-/// Times that the descriptors of a plan are kept free for reloads: those of the next plan come
-/// while the plan before has its own, which were the next ones at the reload before and so may be
-/// among those kept.
+/// Multiple of a plan's descriptors kept free for reloads. The next plan's are opened while the
+/// plan before has its own, which were the next ones at the reload before and so may be among those
+/// kept.
 const PLANS_KEPT: u64 = 2;
 
-/// The part of all descriptors that may be kept for workers and reloads: less than a tenth, because
-/// an alert tells when more than nine tenths are open.
+/// Part of all descriptors that may be kept for workers and reloads: less than a tenth, because an
+/// alert fires when more than nine tenths are open.
 const KEPT_PART: u64 = 12;
 
-/// How many the process may have open, and how many of these connections do not take.
+/// Number of descriptors that the process may open, and how many of these connections do not take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
     most: u64,
     kept: u64,
-    /// From which number on there are none for what a connection can do without.
+    /// First descriptor number that optional uses may not have.
     extra_end: u64,
 }
 
 impl Default for Descriptors {
-    /// The limit as it is now, without a plan.
+    /// Reads the present limit, without a plan.
     fn default() -> Self {
         Self::besides(0, 0)
     }
 }
 
 impl Descriptors {
-    /// The limit as it is now, for so many workers and a plan of so many descriptors.
+    /// Reads the present limit, for this number of workers and a plan of `of_plan` descriptors.
     pub(crate) fn besides(workers: usize, of_plan: usize) -> Self {
         Self::of(sys::usage::open_files(), workers as u64, of_plan as u64)
     }
@@ -54,17 +53,17 @@ impl Descriptors {
         Self { most, kept, extra_end: most / 2 }
     }
 
-    /// Whether one just opened may be kept for a connection.
+    /// Reports whether a descriptor just opened may be kept for a connection.
     pub(crate) fn suffice_for_connection(self, fd: &impl AsFd) -> bool {
         self.suffice(number(fd), self.kept)
     }
 
-    /// Whether one just opened may be kept for a file.
+    /// Reports whether a descriptor just opened may be kept for a file.
     pub(crate) fn suffice_for_file(self, fd: &impl AsFd) -> bool {
         self.suffice(number(fd), self.kept + KEPT_FOR_CONNECTIONS)
     }
 
-    /// Whether one just opened may be kept for what a connection can do without: a pipe, since
+    /// Reports whether a descriptor just opened may be kept for an optional use: a pipe, because
     /// bytes go through buffers as well, or a further dial that races with the first. Half of all
     /// descriptors are not for these.
     pub(crate) fn suffice_for_extra(self, fd: &impl AsFd) -> bool {
@@ -85,26 +84,26 @@ fn number(fd: &impl AsFd) -> u64 {
     fd.as_fd().as_raw_fd().unsigned_abs().into()
 }
 
-/// The bytes that a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason.
+/// Bytes that a pipe holds: as much as the large buffer (`flow::buffer`), for the same reason.
 /// Spliced bytes are encrypted by this CPU at once, and more would not fit its second-level cache.
 const PIPE_BYTES: usize = 256 << 10;
 
-/// Pipes that one worker has at once: 128 descriptors. Beyond that bytes go through buffers, which
-/// costs a copy and no more.
+/// Pipes that one worker has at once: 128 descriptors. Beyond that, bytes go through buffers, which
+/// costs only a copy.
 const PIPES_MAX: usize = 64;
 
-/// A pipe that holds less costs more in calls than it saves in copies: beyond some number of them
-/// the system gives a user small ones only (`fs.pipe-user-pages-soft`).
+/// Smallest useful pipe: a smaller one costs more in calls than it saves in copies. Beyond some
+/// number of pipes the kernel gives a user small ones only (`fs.pipe-user-pages-soft`).
 const PIPE_BYTES_MIN: usize = 64 << 10;
 
-/// Pipes kept for the next one who asks: few, since they are descriptors.
+/// Empty pipes kept for reuse: few, because each takes descriptors.
 const PIPES_KEPT_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Pipes {
     spare: Vec<Pipe>,
     in_use: usize,
-    /// How many there may be: fewer, after the system would not give more, until some come back.
+    /// Largest number of pipes: lower after the kernel refused more, until some come back.
     most: usize,
     descriptors: Descriptors,
 }
@@ -116,7 +115,7 @@ impl Default for Pipes {
 }
 
 impl Pipes {
-    /// An empty pipe; `None` = there are too many, or few descriptors are left.
+    /// Returns an empty pipe; `None` = too many are in use, or few descriptors are left.
     pub(crate) fn take(&mut self) -> Option<Pipe> {
         let pipe = match self.spare.pop() {
             Some(pipe) => pipe,
@@ -132,13 +131,13 @@ impl Pipes {
             pipe.capacity() >= PIPE_BYTES_MIN && self.descriptors.suffice_for_extra(pipe)
         });
         if made.is_none() {
-            // Trying costs calls as well.
+            // A failed attempt costs calls as well.
             self.most = self.in_use.max(1);
         }
         made
     }
 
-    /// Takes a pipe back; one that is not empty is closed.
+    /// Takes a pipe back; closes one that is not empty.
     pub(crate) fn give(&mut self, pipe: Pipe, is_empty: bool) {
         self.in_use -= 1;
         self.most = PIPES_MAX.min(self.most + 1);
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(first_refused(256, 0, 0), (Some(240), Some(224)));
         assert_eq!(first_refused(40, 0, 0), (Some(24), Some(20)));
         assert_eq!(first_refused(1024, 16, 20), (Some(1024 - 72), Some(1024 - 88)));
-        // More than a part is not kept, however large the plan is.
+        // No more than a part is kept, however large the plan is.
         assert_eq!(first_refused(1200, 16, 2000), (Some(1100), Some(1084)));
         assert_eq!(first_refused(120, 1, 75), (Some(104), Some(88)));
         let of_none = |most| Descriptors::of(most, 0, 0);
@@ -185,7 +184,7 @@ mod pipes_tests {
         let taken: Vec<_> = (0..PIPES_MAX).map(|_| pipes.take().unwrap()).collect();
         assert!(pipes.take().is_none());
         for (index, pipe) in taken.into_iter().enumerate() {
-            // What is left in a pipe is one connection's, and no other's.
+            // Bytes left in a pipe belong to one connection only.
             pipes.give(pipe, index % 2 == 0);
         }
         assert_eq!((pipes.in_use, pipes.spare.len()), (0, PIPES_KEPT_MAX));

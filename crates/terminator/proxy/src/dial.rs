@@ -1,7 +1,7 @@
-//! How a connection comes to its server: choose, connect, and on failure choose again.
+//! Connects a client's connection to its server: choose, connect, and on failure choose again.
 //!
-//! Owns the retries, which all happen before the first byte is sent, and the counting of dials.
-//! Choice is `backend`'s, time limits are `flow`'s.
+//! Handles the retries, which all happen before the first byte is sent, and the counting of dials.
+//! `backend` chooses servers, and `flow` keeps time limits.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -20,46 +20,45 @@ use crate::driver::{Driver, EventSource, Socket};
 use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
 use crate::service::{Affinity, Service, affinity_of};
 
-/// Before busy servers are dialled again, at first; then twice as long each time, up to the second.
+/// First pause before busy servers are dialled again; doubled each time, up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
-/// Addresses of servers to which one client's bytes go that are for each of them: more than the
-/// databases behind one name, and few enough that one client's request is no flood.
+/// Largest number of addresses to which one client's bytes go when every server gets them: more
+/// than the databases behind one name, and too few for one client's request to be a flood.
 const BROADCAST_MAX: usize = 64;
 
 /// The dials of one connection.
 #[derive(Default)]
 pub(crate) struct Dial {
     tried: Tried,
-    /// Addresses that were tried, and those that are only busy: these are dialled again after a
-    /// pause.
+    /// Addresses that were tried, and those that are only busy; the busy ones are dialled again
+    /// after a pause.
     passed_over: Tried,
     pause: Option<Pause>,
-    /// In the queue of servers that are full. Boxed, because few connections are in one.
+    /// Turn in the queue of servers that are full. Boxed, because few connections have one.
     waiting: Option<Box<QueueTurn>>,
     is_called: bool,
     attempt: Option<Attempt>,
     is_answered: bool,
-    /// The server at which a dial was under way when its sessions were ended.
+    /// Server at which a dial was under way when its sessions were ended.
     called_off: Option<usize>,
     rivals: Rivals,
     last_failure: Option<Ending>,
     last_server: Option<usize>,
     dials: u32,
-    /// The addresses that have still to be dialled, for what goes to each of them: as they were
-    /// when the first was chosen, because the pool's change meanwhile. Boxed, because few
-    /// connections have any.
+    /// Addresses still to be dialled, where bytes go to every server: as they were when the first
+    /// was chosen, because the pool's change meanwhile. Boxed, because few connections have any.
     broadcast: Option<Box<std::vec::IntoIter<Picked>>>,
     affinity: Affinity,
 }
 
-/// The start of a dial beside the one that is waited for.
+/// Outcome of starting a rival dial.
 #[derive(Debug, Eq, PartialEq)]
 enum RivalStart {
     Begun,
     Failed,
-    /// The server has as many connections as it takes.
+    /// The server has reached its connection limit.
     ServerFull,
     /// Few descriptors are left.
     NoDescriptor,
@@ -68,43 +67,43 @@ enum RivalStart {
 #[derive(Clone, Copy)]
 struct Pause {
     length: Duration,
-    /// No other server is left, and then these are dialled again.
+    /// Set if no other server is left: time at which these are dialled again.
     until: Option<Instant>,
 }
 
 pub(crate) enum Dialled {
     Connected(Socket),
     UnderWay(Socket),
-    /// All that are left are busy or full: [`Dial::retries_at`] says when to start again.
+    /// All remaining servers are busy or full: [`Dial::retries_at`] returns when to start again.
     Later,
     /// No server is left to try.
     Exhausted(Ending),
 }
 
 impl Dial {
-    /// Whether an answer is awaited.
+    /// Reports whether an answer is awaited.
     pub(crate) fn is_under_way(&self) -> bool {
         self.attempt.is_some() && !self.is_answered
     }
 
-    /// When the dial under way began, or the one that succeeded.
+    /// Returns when the dial under way, or the one that succeeded, began.
     pub(crate) fn started(&self) -> Option<Instant> {
         self.attempt.as_ref().map(|attempt| attempt.started)
     }
 
-    /// The server that was dialled last, by its index in the options.
+    /// Returns the index in the options of the server that was dialled last.
     pub(crate) fn server(&self) -> Option<usize> {
         let now = self.attempt.as_ref().map(|attempt| attempt.picked.server);
         now.or(self.last_server)
     }
 
-    /// The server that is connected.
+    /// Returns the server that is connected.
     pub(crate) fn server_connected(&self) -> Option<usize> {
         let connected = self.attempt.as_ref().filter(|_| self.is_answered);
         connected.map(|attempt| attempt.picked.server)
     }
 
-    /// Whether the server that is being dialled is on a Unix socket.
+    /// Reports whether the server that is being dialled is on a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         self.attempt.as_ref().is_some_and(Attempt::is_local)
     }
@@ -113,23 +112,23 @@ impl Dial {
         self.dials.saturating_sub(1)
     }
 
-    /// When servers that are busy or full are to be dialled again.
+    /// Returns when servers that are busy or full are dialled again.
     pub(crate) fn retries_at(&self) -> Option<Instant> {
         let waiting = self.waiting.as_ref().map(|one| one.look_at);
         waiting.or_else(|| self.pause?.until)
     }
 
-    /// Whether it is time to dial again, or a place at a server is reserved for the connection.
+    /// Reports whether it is time to dial again, or a place at a server is reserved.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.is_called || self.retries_at().is_some_and(|at| at <= now)
     }
 
-    /// A place at a server is reserved for the connection.
+    /// Notes that a place at a server is reserved for the connection.
     pub(crate) fn call(&mut self) {
         self.is_called = self.waiting.is_some();
     }
 
-    /// Chooses and dials until one does not fail at once.
+    /// Chooses and dials servers until a dial does not fail at once.
     pub(crate) fn start(
         &mut self,
         service: &Service,
@@ -214,13 +213,13 @@ impl Dial {
         chosen
     }
 
-    /// The next of all addresses that has not been dialled: also of servers that are disabled, down
-    /// or full, because they may have what connections are about that began before.
+    /// Returns the next address not yet dialled: also of servers that are disabled, down or full,
+    /// because they may hold older connections that the client's bytes are about.
     fn choose_next(&mut self, service: &Service) -> Chosen {
         self.pause = None;
         let connected = self.attempt.as_ref().map(|one| &one.picked);
         let broadcast = self.broadcast.get_or_insert_with(|| {
-            // Of those dialled before, the one that was connected has it.
+            // The connected one, of the servers dialled before, already has the bytes.
             let is_other = |one: &Picked| {
                 connected.is_none_or(|had| (had.server, &had.address) != (one.server, &one.address))
             };
@@ -280,7 +279,7 @@ impl Dial {
         let place = place.flatten();
         let token = EventSource::Rival(id).token();
         let connecting = Attempt::connect(&picked, service, driver, flow, token);
-        // The host's fault is no address's: the others are not passed over for it.
+        // A fault of the host is no address's fault: other addresses are not passed over for it.
         if let Err(error) = &connecting
             && matches!(judge(error, false).0, Blame::Host)
         {
@@ -312,7 +311,7 @@ impl Dial {
         }
     }
 
-    /// There was an event about a dial beside the one that is waited for.
+    /// Notes an event of a rival dial.
     pub(crate) fn note_rivals(&mut self) {
         self.rivals.note();
     }
@@ -321,8 +320,8 @@ impl Dial {
         self.rivals.due(service.settings.timeouts.dial)
     }
 
-    /// Looks at the dials beside the one that is waited for, and begins another if it is time.
-    /// Returns the socket of one that was answered first: the one before it is over.
+    /// Checks the rival dials, and begins another if it is time. Returns the socket of a rival that
+    /// was answered first: the dial before it is over.
     pub(crate) fn race(
         &mut self,
         service: &Service,
@@ -331,7 +330,7 @@ impl Dial {
         flow: &Flow,
         now: Instant,
     ) -> Option<Socket> {
-        // One that is begun may be answered at once.
+        // A new dial may be answered at once.
         while self.rivals.is_due(service.settings.timeouts.dial, now) {
             while let Some((attempt, socket)) = self.rivals.answered(service, now) {
                 if !self.is_under_way() {
@@ -371,17 +370,16 @@ impl Dial {
         if let Some(picked) = next {
             let started = self.add_rival(service, driver, flow, token, (picked, false), now);
             self.rivals.race_at(match started {
-                // Where the server has no room nothing is noted, and the next one would be the
-                // same.
+                // A full server is not noted, and the next address would be the same.
                 RivalStart::Begun | RivalStart::ServerFull => Some(now + ATTEMPT_DELAY),
                 RivalStart::Failed => Some(now),
-                // The one that is waited for has to do.
+                // The dial that is waited for has to suffice.
                 RivalStart::NoDescriptor => None,
             });
         }
     }
 
-    /// One that was dialled beside another is the one to wait for.
+    /// Waits for a rival dial from now on.
     fn promoted(&mut self, attempt: Attempt, socket: Socket) -> Dialled {
         self.is_answered = false;
         self.attempt = Some(attempt);
@@ -389,7 +387,7 @@ impl Dial {
         Dialled::UnderWay(socket)
     }
 
-    /// All servers have as many connections as they take: in the queue, as long as that may last.
+    /// Waits in the queue, because all servers are full, as long as the queue's timeout allows.
     fn wait(&mut self, service: &Service, now: Instant) -> Dialled {
         if self.waiting.as_ref().is_some_and(|one| one.until > now) {
             return Dialled::Later;
@@ -402,7 +400,7 @@ impl Dial {
 
     fn leave_queue(&mut self, service: &Service) -> Option<Box<QueueTurn>> {
         let waiting = self.waiting.take();
-        // A call that has come is for a place that goes to another now.
+        // A wake-up that has come is for a place that goes to another connection now.
         self.is_called = false;
         if waiting.is_some() {
             service.counters.lower(ServiceGauge::Queued);
@@ -410,7 +408,7 @@ impl Dial {
         waiting
     }
 
-    /// There is no other server: those that were busy may not be any more in a moment.
+    /// Handles that no other server is left: busy servers may have room in a moment.
     fn exhausted(&mut self, service: &Service, now: Instant) -> Dialled {
         if let Some((attempt, socket)) = self.rivals.promote(true) {
             return self.promoted(attempt, socket);
@@ -425,7 +423,7 @@ impl Dial {
         Dialled::Later
     }
 
-    /// The sessions of the server end that is being dialled: this one is to go elsewhere.
+    /// Notes that the sessions of the server being dialled end: this connection goes elsewhere.
     pub(crate) fn call_off(&mut self) {
         self.called_off = self.server().filter(|_| self.is_under_way());
     }
@@ -444,7 +442,7 @@ impl Dial {
         true
     }
 
-    /// The server has accepted the connection; its TLS handshake may follow.
+    /// Handles that the server has accepted the connection; its TLS handshake may follow.
     pub(crate) fn connected(&mut self, service: &Service, now: Instant) {
         self.is_answered = true;
         if let Some(attempt) = &self.attempt {
@@ -453,13 +451,13 @@ impl Dial {
         }
     }
 
-    /// Addresses that have not failed may be dialled again.
+    /// Makes addresses that have not failed available to later dials.
     fn forget(&mut self, places: &[backend::server::Place]) {
         self.tried.remove(places);
         self.passed_over.remove(places);
     }
 
-    /// The server is connected, and what follows is the client's.
+    /// Handles that the server is ready: from now on the client's bytes are relayed.
     pub(crate) fn succeeded(&self, service: &Service, now: Instant) {
         let Some(attempt) = &self.attempt else {
             return;
@@ -477,7 +475,7 @@ impl Dial {
         service.counters.count(counter);
     }
 
-    /// Remembers which server the client's session is with.
+    /// Remembers the server that the client's session belongs to.
     pub(crate) fn learn_session(&self, service: &Service, facts: &Facts) {
         let session = facts.passing_session.as_ref().and_then(|one| one.agreed);
         let server = self.attempt.as_ref().map(|one| one.picked.server);
@@ -489,10 +487,10 @@ impl Dial {
         }
     }
 
-    /// The dial failed.
+    /// Handles a failed dial.
     ///
     /// # Errors
-    /// How the connection ends, if no other server would do better.
+    /// Returns how the connection ends, if no other server would do better.
     pub(crate) fn failed(
         &mut self,
         service: &Service,
@@ -509,11 +507,11 @@ impl Dial {
         }
     }
 
-    /// The server was connected, and its TLS failed. Where the client's name decides what servers
-    /// have to prove (`is_of_client`), that says nothing about them.
+    /// Handles failed TLS with a connected server. If the client's name decides what servers have
+    /// to prove (`is_of_client`), the failure says nothing about the server.
     ///
     /// # Errors
-    /// How the connection ends, if no other server would do better.
+    /// Returns how the connection ends, if no other server would do better.
     pub(crate) fn tls_failed(
         &mut self,
         service: &Service,
@@ -533,7 +531,7 @@ impl Dial {
         Ok(())
     }
 
-    /// The dial took too long. If it was the wait for a busy server, that is how it ends.
+    /// Handles that the dial took too long. If the wait was for a busy server, the connection ends.
     pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<Ending> {
         if self.waiting.is_some() {
             // The queue has a limit of its own.
@@ -573,7 +571,7 @@ impl Dial {
         self.last_failure = Some(ending);
     }
 
-    /// The server's connection is closed.
+    /// Releases everything, because the server's connection is closed.
     pub(crate) fn closed(&mut self, service: &Service) {
         self.pause = None;
         self.leave_queue(service);
@@ -633,7 +631,7 @@ mod tests {
         assert_eq!(dialled, [a, b, c].map(wire::address::Address::Ip));
     }
 
-    /// A second address is dialled out of the lower half of all descriptors alone.
+    /// A second address is dialled only with a descriptor of the lower half.
     #[test]
     fn dials_race_only_while_many_descriptors_are_left() {
         CONNECTS_LATER.set(true);
@@ -655,7 +653,7 @@ mod tests {
             assert!(matches!(started, Dialled::UnderWay(_)));
             let later = clock::now() + ATTEMPT_DELAY;
             assert!(dial.race_due(&service).is_some_and(|due| due <= later));
-            // The other one accepts at once, if it is dialled.
+            // The other address accepts at once, if it is dialled.
             let won = dial.race(&service, &driver, token, &flow, later);
             assert_eq!((won.is_some(), dial.retries() + 1), (races, 1));
             assert!(races || dial.race_due(&service).is_none());

@@ -1,16 +1,16 @@
-//! The connections that have relayed nothing yet, by stage, the oldest of each first.
+//! Lists the connections that have relayed nothing yet, by stage, the oldest of each first.
 //!
-//! Owns the order, from which follows who gives its place to a newcomer where a limit is reached.
-//! Every change takes the same time however many there are, since an attacker chooses how many.
+//! The order decides which connection gives its place to a newcomer where a limit is reached. Every
+//! change takes constant time, because an attacker chooses the number of connections.
 
 use slab::Slab;
 
 use crate::driver::ConnectionId;
 
-/// How far a connection that has relayed nothing has come.
+/// Stage of a connection that has relayed nothing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DisplaceableStage {
-    /// The client's hello is not yet whole.
+    /// The client's hello is not yet complete.
     Silent,
     /// The hello was answered, and the handshake is not yet over.
     Answered,
@@ -81,13 +81,13 @@ impl Displaceable {
         }
     }
 
-    /// How many there are in these stages.
+    /// Returns how many connections are in these stages.
     pub(crate) fn count(&self, stages: &[DisplaceableStage]) -> u32 {
         stages.iter().map(|stage| self.list(*stage).count).sum()
     }
 
-    /// The connections of that one of these stages which has the most, the oldest first. So a flood
-    /// of one kind gives places of that kind, and never takes more than its share of the others'.
+    /// Returns the connections of the fullest of these stages, the oldest first. So a flood of one
+    /// kind gives places of that kind, and never takes more than its share of the others'.
     pub(crate) fn oldest_of_most(
         &self,
         stages: &[DisplaceableStage],

@@ -1,9 +1,9 @@
-//! The seam between the loop and the operating system.
+//! The seam between the worker's loop and the operating system.
 //!
-//! All that a worker asks of the kernel for its connections goes through here: wait, accept,
+//! Every request of a worker to the kernel for its connections goes through here: wait, accept,
 //! connect, receive, send, pass on, end, reset. This driver is epoll, edge-triggered; another one
-//! takes the place of this file and nothing else. It remembers readiness, so that no system call is
-//! made that is known to give nothing.
+//! would replace only this file. The driver remembers readiness, so no system call is made that is
+//! known to give nothing.
 //!
 //! An event may arrive for a connection that ended earlier in the same batch and whose place has
 //! been taken since. So the token under which the kernel reports events carries, beside the place,
@@ -24,14 +24,14 @@ use crate::descriptors::Descriptors;
 use crate::keepalive::spread;
 use crate::slow_client::SendProgress;
 
-/// Events taken from the kernel at once. More would let the first ones of a batch wait long for
-/// the last ones to be worked through; fewer would cost system calls.
+/// Events taken from the kernel at once. With more, the first ones of a batch would wait long for
+/// the last ones to be handled; fewer would cost system calls.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
 
-/// The most pieces that one vectored read fills.
+/// Largest number of pieces that one vectored read fills.
 pub(crate) const PIECES_MAX: usize = flow::buffer::RECORDS_LARGE;
 
-/// Waits for what happens to sockets.
+/// Waits for events of sockets.
 pub(crate) struct Driver {
     epoll: Epoll,
     events: Events,
@@ -44,24 +44,24 @@ pub(crate) struct Socket {
     token: u64,
     readable: bool,
     writable: bool,
-    /// The peer's FIN is in the receive queue, or has been read.
+    /// Whether the peer's FIN is in the receive queue, or has been read.
     read_closed: bool,
-    /// A read may stop at the mark of urgent data, with more behind it.
+    /// Whether a read may stop at the mark of urgent data, with more behind it.
     stops_at_mark: bool,
     failed: bool,
-    /// It has failed, and what had come before is being received.
+    /// Whether the socket has failed, and earlier bytes are still being received.
     is_broken: bool,
     is_watched: bool,
     watches_writes: bool,
-    /// Bytes that the kernel has taken, as they were given to it.
+    /// Bytes that the kernel has accepted for sending.
     sent: u64,
-    /// The progress when it was asked last whether the peer takes them.
+    /// Progress at the last call of [`Socket::takes`].
     looked_at: SendProgress,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// Whether an event tells that a server is connected, as from other hosts.
+    /// Whether an event announces that a server is connected, as from other hosts.
     pub(crate) static CONNECTS_LATER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -69,21 +69,21 @@ thread_local! {
 pub(crate) struct Connect<'a> {
     pub(crate) address: &'a Address,
     pub(crate) source: Source,
-    /// Bytes of ours follow as soon as it stands.
+    /// Whether we send first, as soon as the connection is established.
     pub(crate) speaks_first: bool,
-    /// How long what was sent may wait for the server; `None` = as long as the kernel has it.
+    /// Time that sent bytes may stay unacknowledged; `None` = the kernel's own limit.
     pub(crate) unacknowledged: Option<Duration>,
     pub(crate) token: u64,
 }
 
-/// The outcome of sending a range of a file.
+/// Outcome of sending a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileSent {
-    /// This number of bytes.
+    /// Number of bytes sent.
     Bytes(usize),
-    /// The file ends before, or cannot be read.
+    /// The file ends before the range, or cannot be read.
     NoFile,
-    /// The file is of a kind that has to be read.
+    /// The kernel cannot send such a file; it has to be read.
     Unfit,
     Failed,
 }
@@ -97,8 +97,8 @@ impl Driver {
         })
     }
 
-    /// Waits until something happens, at most so long (`None` = for ever), and puts what happened
-    /// into `batch`; returns whether there may be more of it.
+    /// Waits for events, at most for this time (`None` = without limit), and puts them into
+    /// `batch`; returns whether there may be more.
     pub(crate) fn wait(
         &mut self,
         timeout: Option<Duration>,
@@ -110,23 +110,23 @@ impl Driver {
         Ok(count == EVENTS_PER_WAIT)
     }
 
-    /// Watches a listener. One that several workers share wakes only one of them.
+    /// Watches a listener. A listener that several workers share wakes only one of them.
     pub(crate) fn listen(&self, fd: &OwnedFd, token: u64, is_shared: bool) -> io::Result<()> {
         let interest = if is_shared { Interest::ACCEPT_SHARED } else { Interest::READ };
         self.epoll.add(fd, token, interest)
     }
 
     pub(crate) fn ignore(&self, fd: &OwnedFd) {
-        // It may not be watched, or no longer; either way it is not watched now.
+        // An error means that the listener was not watched; either way it is not watched now.
         let _ = self.epoll.remove(fd);
     }
 
-    /// Watches for the other threads' calls.
+    /// Watches for wake-ups by other threads.
     pub(crate) fn watch_waker(&self, waker: &Waker, token: u64) -> io::Result<()> {
         self.epoll.add(waker, token, Interest::READ)
     }
 
-    /// The next connection in a listener's queue.
+    /// Accepts the next connection in a listener's queue.
     pub(crate) fn accept(&self, listener: &OwnedFd) -> io::Result<(OwnedFd, PeerAddress)> {
         socket::accept(listener)
     }
@@ -140,11 +140,11 @@ impl Driver {
 
     /// Resets a connection that was accepted.
     pub(crate) fn refuse(&self, fd: OwnedFd) {
-        // It is closed either way.
+        // The connection is closed either way.
         let _ = socket::reset_on_close(&fd);
     }
 
-    /// Begins to connect; returns whether that is already done.
+    /// Begins to connect; returns whether the socket is connected already.
     pub(crate) fn connect(&self, dial: &Connect<'_>) -> io::Result<(Socket, bool)> {
         let &Connect { address, token, .. } = dial;
         let (fd, connected) = socket::connect_as(dial.source, address, dial.speaks_first)?;
@@ -165,18 +165,18 @@ impl Driver {
         Ok((socket, connected))
     }
 
-    /// Whether a socket may be kept for a dial that races with another one of its connection.
+    /// Reports whether a socket may be kept for a dial that races with another one.
     pub(crate) fn has_descriptor_to_race(&self, socket: &Socket) -> bool {
         self.descriptors.suffice_for_extra(&socket.fd)
     }
 
-    /// Whether a socket may be kept for the trial of an ejected address. There is one trial of an
-    /// address in an ejection time, so that only the last descriptors are not for them.
+    /// Reports whether a socket may be kept for the trial of an ejected address. Only the last
+    /// descriptors are barred, because an address has one trial in an ejection time.
     pub(crate) fn has_descriptor_to_try(&self, socket: &Socket) -> bool {
         self.descriptors.suffice_for_file(&socket.fd)
     }
 
-    /// Makes events of a socket come under another token. What has come is reported again.
+    /// Reports a socket's events under another token from now on. Past events are reported again.
     pub(crate) fn rename(&self, socket: &mut Socket, token: u64) {
         if std::mem::replace(&mut socket.token, token) != token {
             (socket.writable, socket.watches_writes) = (false, false);
@@ -191,8 +191,8 @@ impl Driver {
         !socket.is_watched
     }
 
-    /// Adds a socket to epoll again, which reports what has come meanwhile. If it cannot be
-    /// added, the connection has failed, and no event says so.
+    /// Adds a socket to epoll again, which reports what came meanwhile. If the socket cannot be
+    /// added, the connection has failed, and no event reports it.
     pub(crate) fn watch(&self, socket: &mut Socket) {
         let add = || self.epoll.add(&socket.fd, socket.token, Interest::STREAM);
         if !socket.is_watched && add().is_err() {
@@ -201,7 +201,7 @@ impl Driver {
         socket.is_watched = true;
     }
 
-    /// Asks to be told when a socket that took no more bytes takes them again.
+    /// Asks for an event when a socket that took no more bytes takes them again.
     pub(crate) fn watch_writes(&self, socket: &mut Socket) {
         if !socket.writable && !socket.watches_writes {
             self.watch(socket);
@@ -241,12 +241,12 @@ impl Socket {
         self.failed |= event.error;
     }
 
-    /// Marks it readable: bytes may have come while it was not in epoll.
+    /// Marks the socket readable: bytes may have come while it was not in epoll.
     pub(crate) fn look(&mut self) {
         self.readable = true;
     }
 
-    /// Whether it is in epoll.
+    /// Reports whether the socket is in epoll.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
@@ -259,33 +259,33 @@ impl Socket {
         self.writable
     }
 
-    /// Asks the kernel whether it is connected.
+    /// Asks the kernel whether the socket is connected.
     pub(crate) fn is_connected(&self) -> bool {
         socket::is_connected(&self.fd)
     }
 
-    /// Whether the kernel has reported an error; `take_error` returns it.
+    /// Reports whether the kernel has reported an error; `take_error` returns it.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// The error that the kernel has reported.
+    /// Returns the error that the kernel has reported.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.failed = false;
         socket::take_error(&self.fd).ok().flatten()
     }
 
-    /// Notes that nothing can be sent any more. What has come before the failure can still be
-    /// received; the end after it is a failure then, unless a FIN had been seen.
+    /// Notes that nothing can be sent any more. Bytes that came before the failure can still be
+    /// received; the end after them counts as a failure, unless a FIN had been seen.
     pub(crate) fn break_off(&mut self) {
         self.failed = false;
         self.is_broken = true;
         self.readable = true;
     }
 
-    /// The bytes that have come, up to the length of `room`; they are still to be received.
+    /// Returns the received bytes, up to the length of `room`, without removing them.
     pub(crate) fn peek<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
-        // A failure comes to light when the bytes are received.
+        // A failure shows when the bytes are received.
         let count = socket::peek(&self.fd, room).unwrap_or(0);
         room.get(..count).unwrap_or_default()
     }
@@ -308,10 +308,10 @@ impl Socket {
                 self.readable = false;
                 if self.is_broken && !self.read_closed { Received::Failed } else { Received::End }
             }
-            // Less than there was room for: the queue is empty (epoll(7)), and if the FIN was
-            // known to be in it before, it has been reached.
+            // Fewer bytes than the room: the queue is empty (epoll(7)), and if the FIN was known to
+            // be in it before, it has been reached.
             Ok(count) if count < room && !self.stops_at_mark => {
-                // Of a connection that has failed no event will tell: its end is read off.
+                // No event follows on a failed connection: its end is found by reading.
                 self.readable = self.is_broken;
                 if self.read_closed { Received::Last(count) } else { Received::Bytes(count) }
             }
@@ -328,7 +328,7 @@ impl Socket {
         }
     }
 
-    /// Sends what the kernel takes; `None` = the connection is broken.
+    /// Sends as many bytes as the kernel takes; `None` = the connection is broken.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Option<usize> {
         let result = socket::write(&self.fd, bytes);
         self.sent(result, bytes.len())
@@ -357,18 +357,18 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::send`], of bytes that others follow at once.
+    /// Sends bytes that others follow at once, like [`Socket::send`].
     pub(crate) fn send_more(&mut self, bytes: &[u8]) -> Option<usize> {
         let result = socket::write_more(&self.fd, bytes);
         self.sent(result, bytes.len())
     }
 
-    /// Sends a range of a file without seeing it.
+    /// Sends a range of a file without reading it.
     pub(crate) fn send_file(&mut self, file: impl AsFd, offset: u64, count: usize) -> FileSent {
         match transfer::send_file(&self.fd, file, offset, count) {
             Ok(0) => FileSent::NoFile,
-            // Less than it was asked for says nothing: the file may have become shorter, and then
-            // no event would tell of room that there was all the time. The next call knows.
+            // A short count says nothing: the file may have become shorter, and then no event would
+            // announce room that was there all the time. The next call shows it.
             Ok(sent) => {
                 self.sent += sent as u64;
                 FileSent::Bytes(sent)
@@ -386,27 +386,27 @@ impl Socket {
         }
     }
 
-    /// Whether something may be received into a pipe. splice(2) does not pass the mark of urgent
-    /// data, where recv(2) does.
+    /// Reports whether bytes may be received into a pipe. splice(2) does not pass the mark of
+    /// urgent data, where recv(2) does.
     pub(crate) fn can_fill(&self) -> bool {
         self.readable && !self.stops_at_mark
     }
 
-    /// Receives into a pipe that is empty. At the mark of urgent data, which no event may have told
-    /// of yet, splice(2) takes the peer's FIN behind it for the next thing to come.
+    /// Receives into a pipe that is empty. At the mark of urgent data, which no event may have
+    /// reported yet, splice(2) mistakes the peer's FIN behind it for the next thing to come.
     pub(crate) fn fill(&mut self, pipe: &Pipe) -> Received {
         let result = pipe.fill(&self.fd, pipe.capacity());
         if matches!(result, Ok(0)) && !self.peek(&mut [0]).is_empty() {
             self.stops_at_mark = true;
             return Received::Nothing;
         }
-        // How much fits depends on the pieces that the bytes came in: only an empty queue says
-        // that it is empty.
+        // The count that fits depends on the sizes of the packets: only an empty queue proves that
+        // it is empty.
         self.received(result, 0)
     }
 
-    /// Sends what is in a pipe, like [`Socket::send`]; but only the next call shows whether less
-    /// than all is all that it takes, since the kernel may stop between two pieces.
+    /// Sends what is in a pipe, like [`Socket::send`]. After a short count only the next call shows
+    /// whether the socket takes more, because the kernel may stop between two pieces.
     pub(crate) fn drain(&mut self, pipe: &Pipe, count: usize) -> Option<usize> {
         let result = pipe.drain(&self.fd, count, false);
         let sent = *result.as_ref().unwrap_or(&count);
@@ -416,8 +416,8 @@ impl Socket {
     /// Makes the kernel, which encrypts, send a record of that type; returns whether it took it.
     /// `None` = the connection is broken.
     ///
-    /// It may be the stream's last, and a record that finds no room in the queue is lost when the
-    /// connection is closed: so it has to wait for room.
+    /// The record waits for room in the queue, because it may be the stream's last: without room it
+    /// would be lost when the connection is closed.
     pub(crate) fn send_record(&mut self, kind: u8, content: &[u8]) -> Option<bool> {
         if !ktls::has_room(&self.fd).ok()? {
             self.writable = false;
@@ -427,7 +427,7 @@ impl Socket {
         Some(self.sent(result, content.len())? > 0)
     }
 
-    /// Makes the kernel encrypt with these keys all that is sent from now on.
+    /// Makes the kernel encrypt, with these keys, everything that is sent from now on.
     pub(crate) fn hand_over(&self, keys: &Keys<'_>, is_attached: bool) -> io::Result<()> {
         if !is_attached {
             ktls::attach(self.fd.as_fd())?;
@@ -435,7 +435,7 @@ impl Socket {
         ktls::install(self.fd.as_fd(), Half::Send, keys)
     }
 
-    /// Acknowledges what has come, at once.
+    /// Acknowledges received bytes at once.
     pub(crate) fn acknowledge(&self) {
         // A Unix socket has nothing to acknowledge.
         let _ = socket::acknowledge(&self.fd);
@@ -443,32 +443,32 @@ impl Socket {
 
     /// Ends our stream; the peer's goes on.
     pub(crate) fn end(&self) {
-        // It fails only if the connection is gone, which the next event tells.
+        // An error means that the connection is gone, which the next event reports.
         let _ = socket::shutdown_write(&self.fd);
     }
 
-    /// Makes the close a reset.
+    /// Makes the close send a reset.
     pub(crate) fn reset_on_close(&self) {
         // As above: a connection that is gone needs no reset.
         let _ = socket::reset_on_close(&self.fd);
     }
 
-    /// Makes the kernel probe the peer when nothing has come for so long.
+    /// Makes the kernel probe the peer when nothing has come for this time.
     pub(crate) fn keep_alive(&self, idle: Duration) {
         // A Unix socket's peer cannot be lost.
         let number = self.fd.as_raw_fd().unsigned_abs();
         let _ = socket::set_keepalive(&self.fd, spread(idle, number));
     }
 
-    /// The bytes that were sent, and those that the peer has. Records that the kernel makes are
-    /// counted without their headers in the one and with them in the other: a percent.
+    /// Returns how many bytes were sent, and how many the peer has. Headers of records that the
+    /// kernel makes count only in the second number: a percent.
     pub(crate) fn progress(&self) -> SendProgress {
         let waiting = socket::unacknowledged_bytes(&self.fd).unwrap_or(0);
         SendProgress { sent: self.sent, acknowledged: self.sent.saturating_sub(waiting) }
     }
 
-    /// Whether the peer takes what waits for it in the kernel, which holds some MiB; `None` = more
-    /// was sent since this was asked last, so that it has to be asked again.
+    /// Reports whether the peer takes what waits for it in the kernel, which holds some MiB. `None`
+    /// = more was sent since the last call, so that the caller has to ask again.
     pub(crate) fn takes(&mut self) -> Option<bool> {
         let now = self.progress();
         let before = std::mem::replace(&mut self.looked_at, now);
@@ -478,13 +478,13 @@ impl Socket {
         (before.sent == now.sent).then_some(before.acknowledged < now.acknowledged)
     }
 
-    /// The address that this end has.
+    /// Returns the local address.
     pub(crate) fn local_address(&self) -> Option<PeerAddress> {
         socket::local_address(&self.fd).ok()
     }
 }
 
-/// Whether sending failed for the connection's sake, and not for the file's.
+/// Reports whether sending failed because of the connection, and not of the file.
 fn is_of_socket(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -495,7 +495,7 @@ fn is_of_socket(error: &io::Error) -> bool {
     ) || is_unreachable(error)
 }
 
-/// Whether TCP has given the peer up, or there is no way to it any more.
+/// Reports whether TCP has given the peer up, or no route leads to it any more.
 pub(crate) fn is_unreachable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -522,19 +522,19 @@ pub(crate) enum EventSource {
     Front(ConnectionId),
     /// The server's socket of a connection.
     Back(ConnectionId),
-    /// One that is dialled beside the server's socket of a connection.
+    /// A rival dial of a connection.
     Rival(ConnectionId),
     /// A listener, by its place.
     Listener(usize),
     Waker,
 }
 
-/// A connection's place and use.
+/// A connection's place, and the use of that place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ConnectionId {
     pub(crate) place: u32,
-    /// How often the place was used before. Counts up to 2^29 and begins again: two uses that far
-    /// apart never meet in one batch.
+    /// Number of earlier uses of the place, modulo 2^29: two uses that far apart never meet in one
+    /// batch.
     pub(crate) generation: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Threads that wait for disks, so that no worker does.
 //!
-//! Owns the threads, their queue, and the judgement that one is stuck: what it does takes longer
-//! than it may. A stuck thread is replaced, and the source that it waits for gets no further one
-//! beyond a share, until it answers again. What is done there is not known here.
+//! Handles the threads and their queue, and decides when a thread is stuck: its job takes longer
+//! than its limit. A stuck thread is replaced, and the source that it waits for gets no further
+//! thread beyond a share, until it answers again. The jobs themselves are the callers'.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-/// Jobs of one source that may wait for a thread: what four threads do within some seconds where
-/// each takes a disk ten milliseconds. A later one would be answered too late.
+/// Largest number of waiting jobs per source: what four threads do within some seconds where each
+/// takes a disk ten milliseconds. A later job would be answered too late.
 const WAITING_MAX: usize = 1024;
 
-/// Threads in all, for each one that is wanted: the others are stuck.
+/// Threads in all, for each wanted one: the others are stuck.
 const STUCK_FACTOR: usize = 4;
 
-/// The threads. Cloning shares them.
+/// The threads. Clones share them.
 #[derive(Clone)]
 pub(crate) struct FileThreads(Arc<Shared>);
 
-/// The subject that jobs wait for: the files of a service. If it hangs, the others have threads
-/// still.
+/// The subject that jobs wait for: the files of a service. If it hangs, the other sources still
+/// have threads.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     stuck: AtomicUsize,
@@ -37,15 +37,15 @@ pub(crate) struct Refused;
 
 pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
-    /// How long it may take before its thread counts as stuck.
+    /// Time after which the job's thread counts as stuck.
     pub(crate) limit: Duration,
     pub(crate) work: Box<dyn FnOnce() + Send>,
 }
 
 struct Shared {
-    /// How many threads are wanted that are not stuck.
+    /// Number of threads wanted that are not stuck.
     wanted: usize,
-    /// The CPUs that they run on: a worker that starts one is pinned.
+    /// CPUs that the threads run on, because a worker that starts one is pinned.
     cpus: Vec<u16>,
     state: Mutex<ThreadsState>,
     has_work: Condvar,
@@ -66,8 +66,8 @@ struct Busy {
 }
 
 impl FileThreads {
-    /// Up to `wanted` threads, each started when there is work for it. To be called by a thread
-    /// that runs on all CPUs that are for us.
+    /// Makes a pool of up to `wanted` threads, each started when there is work for it. The calling
+    /// thread must run on all CPUs that this process may use.
     pub(crate) fn new(wanted: usize) -> Self {
         Self(Arc::new(Shared {
             wanted,
@@ -77,7 +77,7 @@ impl FileThreads {
         }))
     }
 
-    /// Without a thread: [`Self::perform_next`] does what is asked.
+    /// Makes a pool without threads: [`Self::perform_next`] does the jobs.
     #[cfg(test)]
     pub(crate) fn unattended() -> Self {
         let threads = Self::new(1);
@@ -108,15 +108,15 @@ impl FileThreads {
         Ok(())
     }
 
-    /// The same for what cannot be refused: the rest of what has begun. There is one such job for
-    /// each connection, so their number is bounded as well.
+    /// Queues a job that cannot be refused: the rest of an answer that has begun. Their number is
+    /// bounded as well, because each connection has at most one.
     pub(crate) fn submit_rest(&self, job: Job) {
         let mut state = self.0.lock();
         state.note_stuck(Instant::now());
         self.add(state, job);
     }
 
-    /// Looks whether threads are stuck, and replaces them. To be called when a job took too long.
+    /// Finds stuck threads and replaces them. Called when a job took too long.
     pub(crate) fn review(&self) {
         let mut state = self.0.lock();
         state.note_stuck(Instant::now());
@@ -153,16 +153,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Half of the threads wait for it in vain.
+    /// Reports whether half of the threads wait for the source in vain.
     fn is_blocked(&self, source: &Source) -> bool {
         source.stuck.load(Ordering::Relaxed) >= self.wanted.div_ceil(2)
     }
 
     fn run(&self) {
-        // A thread that shares a worker's CPU is slower, and no more.
+        // On an error the thread shares a worker's CPU, and is only slower.
         let _ = sys::cpu::confine_current_thread(&self.cpus);
         let mut state = self.lock();
-        // More than are wanted: others were stuck and are not any more.
+        // More threads than wanted: some were stuck and are not any more.
         while state.threads - state.stuck() <= self.wanted {
             let next = state.queue.iter().position(|job| !self.is_blocked(&job.source));
             let Some(job) = next.and_then(|place| state.queue.remove(place)) else {
@@ -223,7 +223,7 @@ mod tests {
         Job { source: Arc::clone(source), limit, work: Box::new(work) }
     }
 
-    /// A job that says that it has begun, and ends when it is let go.
+    /// A job that signals its beginning, and ends when it is released.
     fn held(source: &Arc<Source>, limit: Duration, begun: &Sender<()>) -> (Job, Sender<()>) {
         let (release, released) = channel::<()>();
         let begun = begun.clone();
@@ -252,11 +252,11 @@ mod tests {
         let (first, release) = held(&hung, Duration::ZERO, &begin);
         threads.submit(first).unwrap();
         begun.recv().unwrap();
-        // Its time is over at once: others get a thread in its place, and it gets none.
+        // The hung source's time is over at once: others get a thread, and it gets none.
         threads.submit(said(&well, "well", &to)).unwrap();
         assert_eq!(heard.recv(), Ok("well"));
         assert_eq!(threads.submit(said(&hung, "refused", &to)), Err(Refused));
-        // The rest of what has begun waits, and holds up nobody.
+        // The rest of an answer waits, and holds up nobody.
         threads.submit_rest(said(&hung, "rest", &to));
         threads.submit(said(&well, "well still", &to)).unwrap();
         assert_eq!(heard.recv(), Ok("well still"));

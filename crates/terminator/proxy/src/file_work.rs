@@ -1,7 +1,7 @@
-//! The work on files: at once, where the kernel has it in memory, or on a thread that waits.
+//! Work on files: at once, if the kernel has them in memory, or on a thread that waits.
 //!
-//! Owns the calls that may wait for a disk, each in both kinds. When which is made, and what
-//! becomes of the answer, is `files`'s.
+//! Handles the calls that may wait for a disk, each in both kinds. `files` chooses between them and
+//! uses the answers.
 
 use std::io;
 use std::io::{ErrorKind, IoSliceMut};
@@ -13,7 +13,7 @@ use sys::beneath::{File, Opened};
 use crate::driver::PIECES_MAX;
 use crate::plan::Files;
 
-/// Bytes that are read at once into the page cache for somebody else to send.
+/// Bytes that one job reads into the page cache for the kernel to send.
 const FETCH_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub(crate) enum FileWork {
     Find(Vec<u8>),
     /// Reads this number of bytes from that offset, or up to the file's end.
     Read(Arc<File>, u64, usize),
-    /// The same into the page cache alone.
+    /// Reads the same range into the page cache only.
     Fetch(Arc<File>, u64, usize),
 }
 
@@ -35,14 +35,14 @@ pub(crate) enum FileWork {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Found(Found, Option<Arc<File>>),
-    /// No bytes = the file ends there.
+    /// Bytes read; none = the file ends there.
     Read(io::Result<Vec<u8>>),
-    /// This number of bytes is in the page cache.
+    /// Number of bytes that are in the page cache.
     Fetched(io::Result<usize>),
 }
 
 impl Files {
-    /// Does it, however long it takes.
+    /// Performs the task, however long it takes.
     pub(crate) fn perform(&self, task: FileWork) -> Answer {
         match task {
             FileWork::Find(path) => {
@@ -126,7 +126,7 @@ fn described(file: &File) -> Found {
 /// The room for responses: pieces that are filled in order.
 pub(crate) struct Pieces<'a> {
     pieces: [&'a mut [u8]; PIECES_MAX],
-    /// The first that has room.
+    /// First piece that has room.
     first: usize,
     pub(crate) filled: usize,
 }
@@ -140,17 +140,17 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Whether there is no room: pieces that are full, or that were never there.
+    /// Reports whether no room is left: all pieces are full, or there were none.
     pub(crate) fn is_full(&self) -> bool {
         self.pieces.get(self.first).is_none_or(|piece| piece.is_empty())
     }
 
-    /// How many bytes it takes still.
+    /// Returns how many bytes still fit.
     pub(crate) fn left(&self) -> usize {
         self.pieces[self.first..].iter().map(|piece| piece.len()).sum()
     }
 
-    /// Copies as many of the bytes as there is room for.
+    /// Copies as many of the bytes as fit.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_full() {

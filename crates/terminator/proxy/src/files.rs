@@ -1,8 +1,8 @@
-//! Files as a connection's back: a conversation about a folder, and what of it is open.
+//! Files as a connection's back: a conversation about a folder, and the file that is open for it.
 //!
-//! Owns the descriptor of the file that goes out, which is closed as soon as its response has been
-//! read, and what is awaited of the threads that wait for disks. What is asked and answered is
-//! `origin`'s; what a path means, `sys::beneath`'s.
+//! Handles the descriptor of the file that goes out, which is closed as soon as its response has
+//! been read, and tasks of the threads that wait for disks. `static_files` answers requests, and
+//! `sys::beneath` resolves paths.
 
 use std::io;
 use std::io::ErrorKind;
@@ -23,33 +23,33 @@ use crate::file_threads::{FileThreads, Job, Refused};
 use crate::file_work::{Answer, FileWork, Pieces};
 use crate::plan::Files;
 
-/// The cost of looking for a file, in bytes that are read and sent instead: some microseconds.
+/// Cost of looking for a file, as bytes that could be read and sent instead: some microseconds.
 const LOOK_BYTES: usize = 16 << 10;
 
-/// The most that the questions of one turn may cost: as much as a large buffer takes to fill.
+/// Largest cost of one turn's questions: as much as filling a large buffer.
 const COST_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a file that go out by one call: what a kernel with AES instructions encrypts in a
-/// millisecond and a half, for which all others wait. With less, a long file takes more calls there
-/// than nginx makes, which sends 2 MiB by each. Other kernels are given less (`pace`).
+/// Bytes of a file that one call sends: what a kernel with AES instructions encrypts in a
+/// millisecond and a half, for which all others wait. With less, a long file takes more calls than
+/// with nginx, which sends 2 MiB by each. Other kernels are given less (`BulkPace`).
 const PASS_BYTES_MAX: usize = 3 << 20;
 
-/// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and little
-/// for a client that leaves.
+/// Bytes that a thread reads before the kernel sends them: some milliseconds of a disk, and a small
+/// loss if the client leaves.
 const FETCH_BYTES_MAX: usize = 1 << 20;
 
-/// How long bytes count as being in the page cache that were there: what a slow client takes later
-/// is looked for again.
+/// Time for which bytes found in the page cache count as cached: for a slow client they are looked
+/// for again.
 const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// The context that all connections of a worker share: the threads that wait for disks, and their
-/// way back.
+/// Context that all connections of a worker share: the threads that wait for disks, and the mailbox
+/// for their replies.
 pub(crate) struct FileContext {
     threads: FileThreads,
     mailbox: Mailbox,
 }
 
-/// One connection's back where files stand behind the service.
+/// The back of a connection to a service of files.
 pub(crate) struct FileBack {
     files: Arc<Files>,
     counters: Arc<ServiceCounters>,
@@ -57,20 +57,20 @@ pub(crate) struct FileBack {
     token: u64,
     conversation: Conversation,
     open: Option<Arc<File>>,
-    /// The part of the open file that a thread has read.
+    /// Knowledge about the open file beyond what was sent.
     ahead: Ahead,
-    /// The question that a thread is asked, and the number of the last such task.
+    /// Task that a thread works on, and the number of the last such task.
     waiting: Option<AwaitedWork>,
     tasks: u64,
-    /// The client asks nothing more.
+    /// Whether the client asks nothing more.
     is_asked: bool,
-    /// There was nothing more to say, or it could not be said.
+    /// Whether the last response is complete, or could not be completed.
     is_over: bool,
-    /// The request whose end is awaited, and since when.
+    /// Request whose end is awaited, and since when.
     unfinished: Option<(u32, Instant)>,
-    /// The reason why the stream ends, if it has not come to its end.
+    /// Reason why the stream ends early.
     fault: Option<Reason>,
-    /// The cost of questions that has not been charged to anybody.
+    /// Cost of questions that was not yet charged.
     cost_bytes: usize,
 }
 
@@ -80,17 +80,17 @@ struct AwaitedWork {
     is_wanted: Arc<AtomicBool>,
 }
 
-/// The knowledge of the open file, beyond what was sent of it.
+/// Knowledge about the open file beyond what was sent of it.
 #[derive(Default)]
 struct Ahead {
     /// Bytes that a thread has read, and how many of them have gone out.
     bytes: Vec<u8>,
     taken: usize,
-    /// Up to there it was in the page cache at that time.
+    /// Offset up to which the file was in the page cache, and when that was seen.
     cached: Option<(u64, Instant)>,
-    /// The kernel does not send it by itself.
+    /// Whether the kernel cannot send the file by itself.
     must_read: bool,
-    /// Nobody can tell what of it is in memory.
+    /// Whether nobody can tell which parts of the file are in memory.
     must_wait: bool,
 }
 
@@ -105,19 +105,19 @@ impl FileContext {
         Self { threads, mailbox }
     }
 
-    /// The way back to the worker, for what is answered by other threads.
+    /// Returns the mailbox of the worker, for the answers of other threads.
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// Lets go of what nobody waits for any more.
+    /// Releases an answer that nobody waits for any more.
     pub(crate) fn let_go(&self, reply: Reply) {
         if let Answer::Found(_, Some(open)) = reply.answer {
             self.close(&reply.files, open);
         }
     }
 
-    /// Closing may take as long as reading.
+    /// Closes a file: a remote one on a thread, because closing may take as long as reading.
     fn close(&self, files: &Files, file: Arc<File>) {
         if file.is_remote() {
             self.threads.submit_rest(Job {
@@ -154,8 +154,8 @@ impl FileBack {
         }
     }
 
-    /// Notes whether a request waits for its end. `has_more` = the client has sent a part
-    /// of what it will be given.
+    /// Notes whether a request is incomplete. `has_more` = the client has sent a part of what will
+    /// be passed on.
     pub(crate) fn note_request(&mut self, has_more: bool, now: Instant) {
         let unfinished = self.conversation.unfinished_request(has_more);
         let number = self.unfinished.map(|(number, _)| number);
@@ -190,12 +190,12 @@ impl FileBack {
         }
     }
 
-    /// The reason why the stream ends, if it has not come to its end.
+    /// Returns why the stream ends, if it ends early.
     pub(crate) fn fault(&self) -> Option<Reason> {
         self.fault
     }
 
-    /// Goes on without what was asked of a thread: the answer is 503, or breaks off.
+    /// Gives up what a thread was asked for: answers with 503, or breaks the response off.
     fn go_without(&mut self, reason: Reason) {
         if self.conversation.question().is_some() {
             self.answer(Found::Busy);
@@ -205,7 +205,7 @@ impl FileBack {
         }
     }
 
-    /// Takes what a thread has found out, if it still waits for that.
+    /// Handles a thread's reply, if it is still awaited.
     pub(crate) fn replied(&mut self, reply: Reply) {
         let is_awaited = |_: &mut AwaitedWork| reply.task == self.tasks;
         let Some(task) = self.waiting.take_if(is_awaited) else {
@@ -228,7 +228,7 @@ impl FileBack {
         }
     }
 
-    /// Whether a thread is asked something.
+    /// Reports whether a thread's answer is awaited.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -248,36 +248,36 @@ impl FileBack {
         taken
     }
 
-    /// The client has ended its stream: what was asked is still answered.
+    /// Handles the end of the client's stream: requests already made are still answered.
     pub(crate) fn end_requests(&mut self) {
         self.is_asked = true;
         self.finish();
     }
 
-    /// Takes no further request; those that were asked are still answered.
+    /// Takes no further request; requests already made are still answered.
     pub(crate) fn finish(&mut self) {
         self.conversation.receive_end();
     }
 
-    /// The same, unless a part of a request has come.
+    /// Finishes likewise, unless a part of a request has come.
     pub(crate) fn finish_if_asked(&mut self) {
         if self.conversation.unfinished_request(false).is_none() {
             self.finish();
         }
     }
 
-    /// Whether the client asks nothing more.
+    /// Reports whether the client asks nothing more.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked
     }
 
-    /// Whether there is something to receive.
+    /// Reports whether there is something to receive.
     pub(crate) fn is_readable(&self) -> bool {
         let says = || self.conversation.output() != Output::Nothing;
         !self.is_over && !self.is_waiting() && (self.conversation.question().is_some() || says())
     }
 
-    /// The range of a file that goes out next, unless it has to be read, or waited for.
+    /// Returns the range of a file that goes out next, unless it has to be read, or waited for.
     pub(crate) fn range(&self) -> Option<FileRange<'_>> {
         let (Output::File { offset, bytes }, Some(file), false) =
             (self.conversation.output(), &self.open, self.ahead.must_read)
@@ -287,8 +287,8 @@ impl FileBack {
         (!self.is_waiting()).then_some(FileRange { file, offset, bytes })
     }
 
-    /// How many bytes of the range the kernel can send by one call without waiting for a disk.
-    /// 0 = a thread reads them first, or they cannot be sent like that.
+    /// Returns how many bytes of the range the kernel can send by one call without waiting for a
+    /// disk. 0 = a thread reads them first, or they cannot be sent like that.
     pub(crate) fn cached_bytes(&mut self) -> usize {
         let Some(FileRange { file, offset, bytes }) = self.range() else {
             return 0;
@@ -302,7 +302,7 @@ impl FileBack {
             return usize::try_from(end - offset).unwrap_or(usize::MAX).min(bytes);
         }
         let cached = match file.cached_bytes(offset, bytes) {
-            // overlayfs does not say what is in memory. What was just read is.
+            // overlayfs does not tell what is in memory. Bytes that were just read are.
             Err(error) if error.kind() == ErrorKind::Unsupported && !file.is_remote() => Ok(0),
             cached => cached,
         };
@@ -341,9 +341,9 @@ impl FileBack {
         self.ahead.must_read = true;
     }
 
-    /// Fills the pieces with responses, in order: the bytes of a file are read right into them. It
-    /// stops before a range of a file of at least `passing_from` bytes, which is not to be read,
-    /// and when questions have cost as much as filling the pieces would.
+    /// Fills the pieces with responses, in order; bytes of a file are read right into them. Stops
+    /// before a range of a file of at least `passing_from` bytes, because the kernel sends it, and
+    /// when questions have cost as much as filling the pieces would.
     pub(crate) fn receive<'a>(
         &mut self,
         pieces: &mut impl Iterator<Item = &'a mut [u8]>,
@@ -375,13 +375,13 @@ impl FileBack {
         self.rest(room.filled)
     }
 
-    /// Whether a range of a file is next that is not to be read.
+    /// Reports whether a range of a file is next that the kernel is to send.
     fn is_passing(&self, from: Option<u64>) -> bool {
         let range = self.range();
         from.zip(range).is_some_and(|(from, range)| range.bytes >= from)
     }
 
-    /// Takes the cost of questions since this was asked, in bytes that could have been moved
+    /// Takes the cost of questions since the last call, in bytes that could have been moved
     /// instead.
     pub(crate) fn take_cost(&mut self) -> usize {
         std::mem::take(&mut self.cost_bytes)
@@ -403,7 +403,7 @@ impl FileBack {
         }
     }
 
-    /// The result of receiving this number of bytes.
+    /// Returns the result of receiving this number of bytes.
     fn rest(&mut self, filled: usize) -> Received {
         let output = self.conversation.output();
         self.is_over = output == Output::End || output == Output::Cut && filled == 0;
@@ -416,7 +416,7 @@ impl FileBack {
         }
     }
 
-    /// Answers what it can at once; the rest is asked of a thread.
+    /// Answers questions at once where possible; a thread is asked for the rest.
     fn answer_questions(&mut self) {
         while !self.is_waiting()
             && let Some(question) = self.conversation.question()
@@ -433,11 +433,11 @@ impl FileBack {
         }
     }
 
-    /// Answers a question by what was found.
+    /// Answers a question with the result of a search.
     fn take_found(&mut self, found: Found, open: Option<Arc<File>>) {
         match self.conversation.question() {
             Some(Question::Open(_)) => self.open_instead(open),
-            // Unless a file is there, what was open stays.
+            // Unless a file was found, the open one stays.
             Some(Question::Replace(_)) if matches!(found, Found::File { .. }) => {
                 self.open_instead(open);
             }
@@ -451,7 +451,7 @@ impl FileBack {
         self.count();
     }
 
-    /// Reads a range of the open file, as far as there is room, and it is in memory; 0 = a thread
+    /// Reads a range of the open file that is in memory, as far as there is room; 0 = a thread
     /// reads it.
     fn read(&mut self, room: &mut Pieces<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
         let Some(file) = &self.open else {
@@ -481,7 +481,7 @@ impl FileBack {
         Ok(0)
     }
 
-    /// Makes a thread do it, for a request that is not yet answered.
+    /// Gives a thread the task, for a request that is not yet answered.
     fn ask(&mut self, task: FileWork) {
         let job = self.job(task);
         if let Err(Refused) = self.file_context.threads.submit(job) {
@@ -491,13 +491,13 @@ impl FileBack {
         }
     }
 
-    /// Makes a thread do it, for an answer that has begun.
+    /// Gives a thread the task, for an answer that has begun.
     fn ask_rest(&mut self, task: FileWork) {
         let job = self.job(task);
         self.file_context.threads.submit_rest(job);
     }
 
-    /// Makes a job of it, and waits for that.
+    /// Makes a job of the task, and waits for its reply.
     fn job(&mut self, task: FileWork) -> Job {
         let files = Arc::clone(&self.files);
         let mailbox = self.file_context.mailbox.clone();
@@ -546,7 +546,7 @@ impl Drop for FileBack {
 }
 
 impl AwaitedWork {
-    /// Nobody waits for it any more.
+    /// Marks the task as no longer awaited.
     fn give_up(&self, counters: &ServiceCounters) {
         self.is_wanted.store(false, Ordering::Relaxed);
         counters.lower(ServiceGauge::FileTasksWaiting);
@@ -569,7 +569,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A connection to the files beneath a folder, and where threads reply to.
+    /// A connection to the files beneath a folder, and the channel of the threads' replies.
     fn back_of(folder: &str) -> (FileBack, Receiver<Command>) {
         let files = Files {
             root: Some(Root::open(folder.as_ref()).unwrap()),
@@ -677,7 +677,7 @@ mod tests {
         back.time_out(back.deadline().unwrap());
         let (_, text) = said(&mut back);
         assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
-        // The next one waits for its own answer.
+        // The next request waits for its own answer.
         assert!(back.is_waiting());
         back.replied(late);
         assert!(back.is_waiting());

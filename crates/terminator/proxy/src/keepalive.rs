@@ -1,21 +1,21 @@
-//! Times until the kernel probes a peer that says nothing, which differ, so that connections that
-//! began together are not probed together.
+//! Times until the kernel probes a silent peer. The times differ, so that connections that began
+//! together are not probed together.
 //!
 //! Linux lets long timers expire in bursts, each of all that are due within some seconds, and what
 //! a burst sends beyond a queue on its way is lost (`net.core.netdev_max_backlog`, 1,000 packets).
 
 use std::time::Duration;
 
-/// The times differ by one part in so many: enough to tell a hundred thousand connections apart,
-/// and no peer that is gone is noticed later than was asked for.
+/// Divisor of the time by which the times differ: enough to tell a hundred thousand connections
+/// apart, and no lost peer is noticed later than configured.
 const PARTS: u64 = 5;
 
-/// Connections that a listener accepts between two changes of the time that they inherit from it:
-/// a system call for each of them would cost more than the probes.
+/// Connections that a listener accepts between two changes of their inherited time, because a
+/// system call for each of them would cost more than the probes.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A time up to a fifth less than `idle`, in whole seconds as the kernel has them. Numbers that
-/// follow each other have times far apart; the first has all of it.
+/// Returns a time up to a fifth less than `idle`, in whole seconds as the kernel has them.
+/// Consecutive numbers have times far apart; number 0 gets the whole time.
 pub(crate) fn spread(idle: Duration, number: u32) -> Duration {
     /// 2^32 divided by the golden ratio (D. E. Knuth, *The Art of Computer Programming*, volume 3,
     /// section 6.4).
@@ -26,7 +26,7 @@ pub(crate) fn spread(idle: Duration, number: u32) -> Duration {
     Duration::from_secs(seconds - less)
 }
 
-/// The time that a listener hands to what it accepts.
+/// The keepalive time that accepted connections inherit from their listener.
 #[derive(Debug, Default)]
 pub(crate) struct InheritedKeepalive {
     accepted: usize,
@@ -34,7 +34,7 @@ pub(crate) struct InheritedKeepalive {
 }
 
 impl InheritedKeepalive {
-    /// Notes that so many may have been accepted; the time for the next, if it is to change.
+    /// Notes up to `accepted` new connections; returns the next ones' time, if it changes.
     pub(crate) fn next(&mut self, accepted: usize, idle: Option<Duration>) -> Option<Duration> {
         let idle = idle.filter(|idle| idle.as_secs() >= PARTS)?;
         self.accepted += accepted;

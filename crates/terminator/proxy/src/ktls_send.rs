@@ -1,7 +1,7 @@
-//! The hand-over of a connection's encryption to the kernel (kTLS), and the pipe through which a
-//! server's bytes go past our buffers after it.
+//! Hands a connection's encryption over to the kernel (kTLS), and moves a server's bytes past our
+//! buffers through a pipe after that.
 //!
-//! When to hand over is `flow`'s decision.
+//! `flow` decides when to hand over.
 
 use std::io::ErrorKind;
 
@@ -16,7 +16,7 @@ use crate::descriptors::Pipes;
 use crate::driver::Socket;
 use crate::service::Service;
 
-/// Tries to hand the encryption over, and counts the outcome; whether the kernel took it.
+/// Tries to hand the encryption over, and counts the outcome; returns whether the kernel took it.
 pub(crate) fn offload(flow: &Flow, front: &Socket, service: &Service) -> bool {
     let counters = &service.counters;
     match hand_over(flow, front, service.settings.offload.as_ref()) {
@@ -34,7 +34,7 @@ pub(crate) fn offload(flow: &Flow, front: &Socket, service: &Service) -> bool {
     }
 }
 
-/// An error says why the kernel refuses it; `None` = it is not the kernel's refusal.
+/// Hands the encryption over. The error is the kernel's refusal; `None` = another cause.
 fn hand_over(
     flow: &Flow,
     front: &Socket,
@@ -43,16 +43,16 @@ fn hand_over(
     if ability.is_none_or(|ability| ability.taken.is_empty()) {
         return Err(Some(OffloadRefusal::NoKernelTls));
     }
-    // Where the suite is not taken, no keys are kept for it.
+    // No keys are kept for a suite that the kernel does not take.
     let keys = flow.kernel_keys().ok_or(Some(OffloadRefusal::Suite))?;
     let handed = front.hand_over(&keys, false);
-    // Of a client that has gone, or has ended its stream, no connection is left to take.
+    // A client that has gone, or has ended its stream, leaves no connection to hand over.
     handed.map_err(|error| {
         (error.kind() != ErrorKind::NotConnected).then_some(OffloadRefusal::Failed)
     })
 }
 
-/// Gives the kernel the key that follows a KeyUpdate, and counts it; whether the kernel took it.
+/// Gives the kernel the key that follows a KeyUpdate, and counts it; returns whether it was taken.
 pub(crate) fn rekey(flow: &Flow, front: &Socket, service: &Service) -> bool {
     let keys = flow.kernel_keys();
     let is_taken = keys.is_some_and(|keys| front.hand_over(&keys, true).is_ok());
@@ -70,7 +70,7 @@ pub(crate) struct Splice {
 }
 
 impl Splice {
-    /// Takes a pipe, if none is held and one is to be had; returns whether one is held now.
+    /// Takes a pipe, if none is held and one is available; returns whether one is held now.
     pub(crate) fn is_ready(&mut self, pipes: &mut Pipes) -> bool {
         if self.pipe.is_none() {
             self.pipe = pipes.take();
@@ -78,7 +78,7 @@ impl Splice {
         self.pipe.is_some()
     }
 
-    /// Takes in what the server has sent, if all that came before has gone out.
+    /// Receives into the pipe, if everything before has gone out.
     pub(crate) fn receive(&mut self, back: &mut Socket) -> Received {
         let Some(pipe) = self.pipe.as_ref().filter(|_| self.held == 0) else {
             return Received::Nothing;
@@ -90,7 +90,7 @@ impl Splice {
         received
     }
 
-    /// Gives out what is held, as [`Socket::send`] does.
+    /// Sends what the pipe holds, as [`Socket::send`] does.
     pub(crate) fn send(&mut self, front: &mut Socket) -> Option<usize> {
         let Some(pipe) = self.pipe.as_ref().filter(|_| self.held > 0) else {
             return Some(0);
@@ -100,7 +100,7 @@ impl Splice {
         Some(sent)
     }
 
-    /// Whether the client has not been given all yet.
+    /// Reports whether the pipe still holds bytes for the client.
     pub(crate) fn is_holding(&self) -> bool {
         self.held > 0
     }

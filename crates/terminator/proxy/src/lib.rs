@@ -1,7 +1,7 @@
-//! The data plane: workers, each one thread and one loop.
+//! The data plane: workers, each one thread and one event loop.
 //!
-//! The only room with an event loop. Sockets are reached through `sys`; what bytes mean is
-//! `flow`'s.
+//! No other crate has an event loop. Sockets are used through `sys`, and `flow` interprets the
+//! bytes.
 #![forbid(unsafe_code)]
 
 mod attempt;

@@ -1,6 +1,6 @@
-//! A worker's listening sockets: which are watched, and how many connections are taken at a time.
+//! A worker's listening sockets: which are watched, and how many connections are accepted at once.
 //!
-//! The worker decides what becomes of a connection.
+//! The worker decides what happens to a connection.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -17,35 +17,34 @@ use crate::service::{Service, SharedServices};
 /// Connections accepted from one listener in a turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// How long a worker that has run out of descriptors leaves its listeners alone: accepting would
-/// fail at once and for ever.
+/// Time for which a worker that has run out of descriptors ignores its listeners, because accepting
+/// would fail at once, again and again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listeners told apart in one batch of events; those beyond share the last place and are all
-/// looked at when one of them calls.
+/// checked when one of them has an event.
 const READY_MAX: usize = 64;
 
-/// A listening socket and whose it is.
+/// A listening socket and its service.
 pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
-    /// The service; where several share the address, what stands for them until one is chosen.
+    /// The service; where several share the address, a stand-in until one is chosen.
     pub(crate) service: Rc<Service>,
     pub(crate) shared: Option<Rc<SharedServices>>,
     pub(crate) text: Rc<str>,
     address: Address,
-    /// Other workers watch it too.
+    /// Whether other workers watch the listener too.
     is_shared: bool,
-    /// Connections to take at the next call.
+    /// Connections to accept at the next event.
     batch: usize,
     keepalive: InheritedKeepalive,
 }
 
-/// The listeners of one worker.
 #[derive(Default)]
 pub(crate) struct WorkerListeners {
     all: Vec<Listener>,
     resumes: Option<Instant>,
-    /// They are another process's to accept from.
+    /// Whether another process accepts from the listeners.
     is_held: bool,
 }
 
@@ -75,15 +74,15 @@ impl Listener {
         Self { fd, service, shared, text, address, is_shared, batch: 1, keepalive }
     }
 
-    /// Changes, now and then, the time after which those are probed that are accepted next.
+    /// Changes, now and then, the keepalive time of connections accepted next.
     fn vary_keepalive(&mut self) {
         if let Some(idle) = self.keepalive.next(self.batch, self.service.plan.front_keepalive) {
-            // A Unix socket has none, and keeps what it has.
+            // A Unix socket has no such time, and stays as it is.
             let _ = socket::set_keepalive_time(&self.fd, idle);
         }
     }
 
-    /// The ends of a connection from here. The local address is asked for only if it is not known
+    /// Returns both ends of a connection. The local address is asked for only if it is not known
     /// and a PROXY header shows it.
     pub(crate) fn route(&self, front: &Socket, peer: PeerAddress) -> Route {
         let PeerAddress::Ip(source) = peer else {
@@ -110,7 +109,7 @@ impl WorkerListeners {
         self.all.get(place)
     }
 
-    /// Watches these in place of those before; returns whether all could be.
+    /// Watches these listeners in place of the former; returns whether all could be watched.
     pub(crate) fn replace(&mut self, all: Vec<Listener>, driver: &Driver, now: Instant) -> bool {
         self.close(driver);
         self.all = all;
@@ -123,16 +122,16 @@ impl WorkerListeners {
         self.resumes = None;
     }
 
-    /// How many connections to take now from a listener that may have called.
+    /// Returns how many connections to accept now from a listener that may have had an event.
     ///
-    /// Twice as many as the last time if there were that many, else half: a call that finds the
-    /// queue empty is made seldom, and a long queue is emptied soon.
+    /// Twice as many as the last time if there were that many, else half: so few calls find the
+    /// queue empty, and a long queue is emptied soon.
     pub(crate) fn batch(&self, ready: &ReadyListeners, place: usize) -> usize {
         let is_called = self.resumes.is_none() && !self.is_held && ready.has(place);
         self.all.get(place).filter(|_| is_called).map_or(0, |one| one.batch)
     }
 
-    /// Notes whether a listener had as many as its batch.
+    /// Notes whether a listener had as many connections as its batch.
     pub(crate) fn took_batch(&mut self, place: usize, had_all: bool) {
         if let Some(one) = self.all.get_mut(place) {
             one.vary_keepalive();
@@ -141,29 +140,29 @@ impl WorkerListeners {
         }
     }
 
-    /// Leaves all alone for a while.
+    /// Ignores all listeners for a while.
     pub(crate) fn pause(&mut self, driver: &Driver, now: Instant) {
         self.ignore(driver);
         self.resumes = Some(now + PAUSE);
     }
 
-    /// When they are to be watched again, if they are not.
+    /// Returns when the listeners are watched again, if they are not.
     pub(crate) fn resumes(&self) -> Option<Instant> {
         self.resumes
     }
 
-    /// Watches them again if it is time; returns whether all could be.
+    /// Watches the listeners again if it is time; returns whether all could be watched.
     pub(crate) fn resume(&mut self, driver: &Driver, now: Instant) -> bool {
         self.resumes.is_none_or(|at| at > now) || self.watch(driver, now)
     }
 
-    /// Whether they are left alone.
+    /// Reports whether another process accepts from the listeners.
     pub(crate) fn are_held(&self) -> bool {
         self.is_held
     }
 
-    /// Leaves them alone, and those that follow them, or watches them again; returns whether all
-    /// could be.
+    /// Ignores the listeners and those that replace them, or watches them again; returns whether
+    /// all could be watched.
     pub(crate) fn hold(&mut self, is_held: bool, driver: &Driver, now: Instant) -> bool {
         if self.is_held == is_held {
             return true;

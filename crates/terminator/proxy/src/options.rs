@@ -1,4 +1,4 @@
-//! The options of the data plane: plain values, no text to parse, no files to open.
+//! Options of the data plane: plain values, no text to parse, no files to open.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,88 +20,86 @@ use crate::routes::{NamePattern, Wish};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// In the order of the configuration; at least one.
+    /// Services in the order of the configuration; at least one.
     pub services: Vec<ServiceOptions>,
-    /// How encrypted hellos are opened; `None` = they stay closed.
+    /// Settings that open encrypted hellos; `None` = they stay encrypted.
     pub ech: Option<EchOptions>,
-    /// The threads. Changing them takes a restart.
+    /// The worker threads. A change takes a restart.
     pub workers: WorkerOptions,
     /// Limits of the whole process.
     pub limits: Limits,
     pub log: LogOptions,
 }
 
-/// Encrypted Client Hello, for services whose TLS stays closed.
+/// Encrypted Client Hello, for services whose TLS is passed through.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EchOptions {
-    /// The name in clear of hellos that are encrypted.
+    /// Public name, in clear in encrypted hellos.
     pub public_name: String,
     pub keys: EchKeySource,
-    /// The names of the services that encrypted hellos alone lead to.
+    /// Names of the services that only encrypted hellos reach.
     pub services: Vec<String>,
 }
 
-/// One service: a front, a back, and what holds for a connection between them.
+/// One service: a front, a back, and the settings of a connection between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceOptions {
-    /// Unique; in logs and labels.
+    /// Unique name, for logs and labels.
     pub name: String,
     pub front: FrontOptions,
     pub back: BackOptions,
     /// The conversation before TLS, on either side; `None` = there is none.
     pub starttls: Option<Starttls>,
-    /// How long each part of a connection may take.
+    /// Limits of time for each part of a connection.
     pub timeouts: Timeouts,
-    /// Open connections of this service over all workers; `None` = only the process's limit.
+    /// Limit of open connections over all workers; `None` = only the process's limit.
     pub connections_max: Option<u32>,
 }
 
 /// The side that clients connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontOptions {
-    /// At least one; other services may listen there too.
+    /// Addresses to listen on, at least one; other services may share them.
     pub listen: Vec<Address>,
-    /// The clients that are meant, by the server name that they ask for; empty = all whose name no
-    /// other service at the address has.
+    /// Server names that the service's clients ask for; empty = all names that no other service at
+    /// the address has.
     pub names: Vec<NamePattern>,
-    /// The clients among them that are meant, by the protocols (RFC 7301) that they offer; empty =
-    /// all.
+    /// Protocols (RFC 7301) of which the service's clients offer one; empty = all.
     pub protocols: Vec<Vec<u8>>,
-    /// Connections from these networks begin with a PROXY header, v1 or v2; others' must not.
+    /// Networks whose connections begin with a PROXY header, v1 or v2; others' must not.
     pub accept_proxy: Vec<Network>,
     pub sources: SourceRules,
-    /// How a client that is gone is noticed.
+    /// Detection of lost clients.
     pub liveness: Liveness,
-    /// The transport of connections to IP addresses of `listen`.
+    /// Transport of connections to IP addresses of `listen`.
     pub transport: Transport,
-    /// Whether the kernel keeps clients over TCP until they have sent something, for a second at
-    /// most.
+    /// Whether the kernel keeps TCP clients until they have sent something, for at most a second.
     pub defer_accept: bool,
     pub tls: FrontTls,
-    /// The answers to authorities that ask a front without TLS.
+    /// Answers to ACME authorities that ask a front without TLS.
     pub challenges: HttpChallenges,
-    /// Whether the lines about connections have the JA4 fingerprints of the clients' hellos.
+    /// Whether log lines show the JA4 fingerprints of the clients' hellos.
     pub ja4: bool,
-    /// Whether the kernel encrypts what is long.
+    /// Whether the kernel encrypts long responses.
     pub ktls: KtlsOptions,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrontTls {
     Terminate(Box<tls::options::ServerOptions>),
-    /// It stays closed: servers get the clients' records as they came.
+    /// TLS is passed through: servers get the clients' records unchanged.
     Passthrough,
     Plain,
 }
 
 impl Options {
-    /// Whether encrypted hellos alone lead to the service.
+    /// Reports whether only encrypted hellos reach the service.
     pub fn is_hidden(&self, service: &ServiceOptions) -> bool {
         self.ech.as_ref().is_some_and(|ech| ech.services.contains(&service.name))
     }
 
-    /// The services at each address, in their order, but for addresses whose port the kernel
-    /// chooses: each of those has one service.
+    /// Returns the services at each address, in their order. Addresses whose port the kernel
+    /// chooses are left out, because each of them has one service.
     pub fn sharers(&self) -> HashMap<&Address, Vec<usize>> {
         let mut sharers: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, service) in self.services.iter().enumerate() {
@@ -113,12 +111,12 @@ impl Options {
 }
 
 impl FrontOptions {
-    /// The clients that it is for, at an address that others may share.
+    /// Returns which clients the service is for, at an address that others may share.
     pub fn wish(&self) -> Wish<'_> {
         Wish { names: &self.names, protocols: &self.protocols }
     }
 
-    /// How TLS is terminated, if it is.
+    /// Returns how TLS is terminated, if it is.
     pub fn terminated(&self) -> Option<&tls::options::ServerOptions> {
         match &self.tls {
             FrontTls::Terminate(options) => Some(options),
@@ -127,28 +125,28 @@ impl FrontOptions {
     }
 }
 
-/// The clients that may come in, by their address or the one that a PROXY header names.
+/// The clients that are admitted, by their address or the one in a PROXY header.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceRules {
-    /// None but these; empty = all.
+    /// Only these are admitted; empty = all.
     pub allow: NetworkSet,
-    /// Not these, even if they are allowed.
+    /// These are refused, even if they are allowed.
     pub deny: NetworkSet,
 }
 
 impl SourceRules {
-    /// Whether a client from there may not come in; `None` is a client on a Unix socket.
+    /// Reports whether a client from there is refused; `None` is a client on a Unix socket.
     pub fn denies(&self, client: Option<IpAddr>) -> bool {
         let is_allowed = self.allow.is_empty() || self.allow.contains(client);
         !is_allowed || self.deny.contains(client)
     }
 }
 
-/// When the kernel encrypts what is sent to clients (kernel TLS).
+/// Use of the kernel to encrypt what is sent to clients (kernel TLS).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KtlsOptions {
     pub mode: KtlsMode,
-    /// From which length of a response on, in bytes.
+    /// Smallest length of such a response, in bytes.
     pub from: u64,
 }
 
@@ -156,7 +154,7 @@ pub struct KtlsOptions {
 pub enum KtlsMode {
     Off,
     Auto,
-    /// A host whose kernel cannot do it for every suite of the service does not serve.
+    /// The host does not serve if its kernel cannot encrypt every suite of the service.
     Require,
 }
 
@@ -168,7 +166,7 @@ pub enum BackOptions {
 }
 
 impl BackOptions {
-    /// The servers; `None` = files stand behind the service.
+    /// Returns the servers; `None` = the service has files.
     pub fn servers(&self) -> Option<&ServersOptions> {
         match self {
             Self::Servers(servers) => Some(servers),
@@ -183,22 +181,22 @@ impl BackOptions {
         }
     }
 
-    /// The list of servers; empty where files stand behind the service.
+    /// Returns the list of servers; empty if the service has files.
     pub fn server_list(&self) -> &[backend::options::ServerOptions] {
         self.servers().map_or(&[], |servers| &servers.pool.servers)
     }
 
-    /// The PROXY header that servers get.
+    /// Returns the PROXY header that servers get.
     pub fn send_proxy(&self) -> &SendProxy {
         self.servers().map_or(&SendProxy::Off, |servers| &servers.send_proxy)
     }
 
-    /// The folder of files, if there is one.
+    /// Returns the folder of files, if there is one.
     pub fn folder(&self) -> Option<&Path> {
         self.files()?.folder.as_deref()
     }
 
-    /// The files; `None` = servers stand behind the service.
+    /// Returns the files; `None` = the service has servers.
     pub fn files(&self) -> Option<&FilesOptions> {
         match self {
             Self::Servers(_) => None,
@@ -207,33 +205,33 @@ impl BackOptions {
     }
 }
 
-/// The answers that we give by HTTP/1.1 ourselves: files beneath a folder, or redirects.
+/// Answers that we give by HTTP/1.1 ourselves: files beneath a folder, or redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilesOptions {
     /// The folder; nothing outside of it is read. `None` = there are no files.
     pub folder: Option<PathBuf>,
     pub serving: static_files::options::Options,
-    /// How long what is asked may take.
+    /// Limits of time for requests.
     pub timeouts: FileTimeouts,
 }
 
-/// How long requests to files may take.
+/// Limits of time for requests to files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileTimeouts {
-    /// From the first byte of a request to its last.
+    /// Time from the first byte of a request to its last.
     pub request: Duration,
-    /// The limit for the file system with one thing that is not in memory: a look-up, a read.
+    /// Time that the file system may take for one operation outside of memory: a look-up, a read.
     pub file: Duration,
-    /// How fast a client must take responses; `None` = as it likes.
+    /// Rate at which a client must take responses; `None` = any.
     pub rate_min: Option<RateMin>,
 }
 
-/// How fast a client must take what it is sent, on an average.
+/// Average rate at which a client must take what it is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RateMin {
-    /// Bytes that it acknowledges per second.
+    /// Bytes that the client acknowledges per second.
     pub bytes_per_second: u64,
-    /// The time over which they are counted.
+    /// Time over which the bytes are counted.
     pub window: Duration,
 }
 
@@ -248,7 +246,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    /// Whether an address is one of these.
+    /// Reports whether an address is of this family.
     pub fn has(self, address: &SocketAddr) -> bool {
         match self {
             Self::Any => true,
@@ -261,22 +259,22 @@ impl AddressFamily {
 /// The servers that we connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServersOptions {
-    /// Whether a session of TLS 1.2 goes to the server that it belongs to, where clients' TLS stays
-    /// closed. This counts before the balance.
+    /// Whether a session of TLS 1.2 goes to the server that it belongs to, where clients' TLS is
+    /// passed through. This precedes the balance.
     pub affinity: bool,
     /// The servers and the choice among them.
     pub pool: backend::options::Options,
-    /// How a server that is gone is noticed.
+    /// Detection of lost servers.
     pub liveness: Liveness,
-    /// From an answer about a server's name to the next look-up of it.
+    /// Time from an answer about a server's name to its next look-up.
     pub resolve: Duration,
     pub resolve_family: AddressFamily,
     pub source: SourceAddress,
-    /// The header that tells a server about the client, before the first byte.
+    /// Header that tells a server about the client, before the first byte.
     pub send_proxy: SendProxy,
-    /// The host that they, which are proxies, are asked for; `None` = they are the servers.
+    /// Host to ask the servers for, if they are proxies; `None` = they are the servers.
     pub tunnel: Option<Arc<Tunnel>>,
-    /// How TLS is originated towards them; `None` = they get plaintext.
+    /// TLS towards the servers; `None` = they get plaintext.
     pub tls: Option<Box<BackTlsOptions>>,
 }
 
@@ -285,23 +283,23 @@ pub enum SourceAddress {
     /// An address that the kernel chooses.
     #[default]
     Any,
-    /// The one of these that is of the server's family; at most one of each.
+    /// The one of these addresses that has the server's family; at most one per family.
     Own(Vec<IpAddr>),
-    /// The client's own; any, if it has none.
+    /// The client's own address; any, if it has none.
     Client,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackTlsOptions {
-    /// The offers to servers, and what they have to prove.
+    /// Offers to servers, and what they have to prove.
     pub client: tls::options::ClientOptions,
     /// Whether the PROXY header goes inside of TLS; else before it.
     pub header_inside: bool,
 }
 
 impl ServersOptions {
-    /// The hosts of the servers' addresses, or the one behind proxies, by which their certificates
-    /// are judged; `None` is a Unix socket, or a server that records name.
+    /// Returns the hosts by which the servers' certificates are judged: those of their addresses,
+    /// or the one behind proxies. `None` is a Unix socket, or a server named by DNS records.
     pub fn hosts(&self) -> Vec<Option<String>> {
         let host = |server: &backend::options::ServerOptions| match &server.endpoint {
             _ if self.tunnel.is_some() => self.tunnel.as_ref().map(|one| one.host.clone()),
@@ -322,13 +320,12 @@ pub struct Limits {
     pub per_source: SourceLimits,
 }
 
-/// The most that a connection and its TLS hold beside what waits in buffers: measured without it,
-/// and doubled.
+/// Largest memory of a connection and its TLS apart from bytes in buffers: measured, and doubled.
 const CONNECTION_STATE_BYTES: usize = 10 << 10;
 
 impl Options {
-    /// The memory that connections may come to take: each with bytes waiting in both directions,
-    /// and as many handshakes as there may be with the longest messages waiting.
+    /// Returns the largest memory that connections may take: each with bytes waiting in both
+    /// directions, and as many handshakes as allowed with the longest messages waiting.
     pub fn memory_bytes_max(&self) -> u64 {
         let each = [
             (
@@ -345,14 +342,14 @@ impl Options {
     }
 }
 
-/// The limits of one source over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
+/// Limits of one source over all workers: an IPv4 address, or an IPv6 network. 0 = no limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceLimits {
     pub connections: u32,
     pub handshakes: u32,
     /// New connections per second; as many may come at once.
     pub connections_per_second: u32,
-    /// The bits of an IPv6 address that make a source.
+    /// Bits of an IPv6 address that identify a source.
     pub ipv6_prefix_bits: u8,
     pub exempt: NetworkSet,
 }
@@ -370,25 +367,25 @@ impl SourceLimits {
 /// The threads that carry connections.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WorkerOptions {
-    /// One worker an entry, pinned to that CPU if it names one.
+    /// One entry per worker, which is pinned to the CPU if one is named.
     pub cpus: Vec<Option<u16>>,
-    /// The kernel's queue of connections not yet accepted, a listener.
+    /// Length of the kernel's queue of connections not yet accepted, per listener.
     pub backlog: u32,
-    /// TCP Fast Open (RFC 7413): the queue's length; 0 = off.
+    /// Length of the queue of TCP Fast Open (RFC 7413); 0 = off.
     pub fast_open: u32,
-    /// Threads that wait for disks, where files are served; those that are stuck not counted.
+    /// Threads that wait for disks, where files are served; stuck ones are not counted.
     pub file_threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogOptions {
     pub connections: LogConnections,
-    /// How a line is written.
+    /// Format of a line.
     pub format: LineFormat,
     pub envelope: Envelope,
-    /// Lines a second and worker for each reason of failure; more are counted, not written.
+    /// Lines per second and worker for each reason of failure; more are only counted.
     pub failures_per_second: u32,
-    /// The same for each reason that is no failure.
+    /// Lines per second and worker for each reason that is no failure.
     pub successes_per_second: u32,
     /// One of this many connections that ended well gets a line; at least 1.
     pub sample: u32,

@@ -1,7 +1,7 @@
-//! Places at servers with a limit, shared by all workers, and what of them a connection holds.
+//! Places at servers with a connection limit, shared by all workers.
 //!
-//! Owns the lock, which is held for one choice, and the wake-ups across workers. The
-//! order of turns is `backend::places`'s. Both a place and a turn go back when they are dropped.
+//! Handles the lock, which is held for one choice, and wake-ups across workers; `backend::places`
+//! orders the turns. Both a place and a turn are given back when they are dropped.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use backend::pool::{Choice, Pick, Picked, Pool};
 
 use sys::epoll::Waker;
 
-/// How often a waiting connection looks whether another server suits it by now: one that came back
-/// up, say. Places that are given back need no look.
+/// Interval at which a waiting connection checks whether another server suits it by now: one that
+/// came back up, say. Places that are given back need no check.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The places of one service, over all workers and, after a reload, over the plans of its name.
@@ -28,7 +28,7 @@ pub(crate) struct Caller {
     pub(crate) token: u64,
 }
 
-/// The way to a worker, for connections that have a place reserved.
+/// The way to wake a worker's connections that have a place reserved.
 #[derive(Clone)]
 pub(crate) struct Calls {
     tokens: Sender<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The way to the worker that is woken by that and reads the other end.
+    /// Makes the way to the worker that `waker` wakes, and the end that this worker reads.
     pub(crate) fn new(waker: &Arc<Waker>) -> (Self, Receiver<u64>) {
         let (tokens, called) = channel();
         let waker = Arc::clone(waker);
@@ -44,13 +44,11 @@ impl Calls {
     }
 }
 
-/// A place at a server.
 pub(crate) struct Place {
     places: Arc<SharedPlaces>,
     limit: Limit,
 }
 
-/// A turn in the queue.
 pub(crate) struct QueueTurn {
     places: Arc<SharedPlaces>,
     turn: Turn,
@@ -61,17 +59,16 @@ pub(crate) struct QueueTurn {
 
 pub(crate) enum Chosen {
     Picked(Picked, Option<Place>),
-    /// A place in the queue.
+    /// The connection has a place in the queue.
     Waits,
-    /// The queue is full as well: all of this number of servers have as many connections as they
-    /// take.
+    /// The queue is full as well: this number of servers have all reached their limits.
     QueueFull(usize),
     Nothing,
 }
 
 impl SharedPlaces {
-    /// Chooses a server that has room, or else joins the queue or stays in it: in one step, so
-    /// that no place given back meanwhile is missed.
+    /// Chooses a server that has room, or else joins the queue or stays in it. One step under the
+    /// lock, because a place given back meanwhile would be missed otherwise.
     pub(crate) fn choose(
         self: &Arc<Self>,
         pool: &mut Pool,
@@ -89,7 +86,7 @@ impl SharedPlaces {
                     drop(places);
                     return Chosen::Picked(picked, Some(self.place(reserved)));
                 }
-                // It went down meanwhile.
+                // The server went down meanwhile.
                 _ => {
                     places.stay(turn, Vec::new());
                     woken = places.give(reserved);
@@ -128,7 +125,7 @@ impl SharedPlaces {
         chosen
     }
 
-    /// A place at one server, if it has room and nobody waits for it.
+    /// Takes a place at one server, if it has room and nobody waits for it.
     pub(crate) fn take(self: &Arc<Self>, limit: Limit) -> Option<Place> {
         let mut places = self.lock();
         let has_room = places.has_room(limit, Turn::NEWCOMER);
@@ -137,7 +134,7 @@ impl SharedPlaces {
         Some(self.place(limit))
     }
 
-    /// Servers take as many connections as these options say, from now on.
+    /// Sets the servers' connection limits to those of these options.
     pub(crate) fn set_limits(&self, options: &backend::options::Options) {
         let woken = self.lock().set_limits(Pool::new(options, 0).limits());
         woken.into_iter().for_each(|caller| wake(Some(caller)));
@@ -152,7 +149,7 @@ impl SharedPlaces {
         QueueTurn { places: Arc::clone(self), turn, since: now, until: now + timeout, look_at: now }
     }
 
-    /// A panic ends the whole process.
+    /// Locks the places. Poison is ignored, because a panic ends the whole process.
     fn lock(&self) -> MutexGuard<'_, Places<Caller>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -250,7 +247,7 @@ mod tests {
             matches!(one.choose(&places, &mut second, 3), Chosen::Waits),
             "it is reserved for another"
         );
-        // It ends before it has looked.
+        // The connection ends before it has looked.
         drop(first);
         assert_eq!((one.called(), other.called()), (vec![3], vec![]));
         one.pool.set_disabled(0, true, Instant::now());

@@ -1,4 +1,4 @@
-//! The plan that the plane serves: built whole from options or not at all, then shared and never
+//! The plan that the workers serve: built whole from options or not at all, then shared and never
 //! changed.
 
 use std::collections::HashMap;
@@ -29,11 +29,11 @@ use crate::places::SharedPlaces;
 use crate::routes::{Overlap, RouteTable};
 use crate::sources::Allowance;
 
-/// A plan that can be served. Cloning shares it.
+/// A plan that can be served. Clones share it.
 #[derive(Clone)]
 pub struct Plan {
     pub(crate) services: Arc<[Arc<ServicePlan>]>,
-    /// Their places by name.
+    /// Places of the services by name.
     places: Arc<HashMap<String, usize>>,
     pub(crate) shared: Arc<[Arc<Shared>]>,
     pub(crate) workers: WorkerOptions,
@@ -45,12 +45,12 @@ pub struct Plan {
 /// One service of a plan.
 pub struct ServicePlan {
     pub(crate) name: String,
-    /// The settings of its connections.
+    /// Settings of its connections.
     pub(crate) settings: Settings,
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
     pub(crate) liveness: Liveness,
-    /// The time after which the kernel probes clients.
+    /// Time after which the kernel probes clients.
     pub(crate) front_keepalive: Option<Duration>,
     pub(crate) source: SourceAddress,
     connections_max: Option<u32>,
@@ -58,27 +58,27 @@ pub struct ServicePlan {
     /// Open connections over all workers and, after a reload, over the plans of this name.
     open: OnceLock<Allowance>,
     pub(crate) pool: backend::options::Options,
-    /// Whether a server has a limit of connections.
+    /// Whether a server has a connection limit.
     pub(crate) is_limited: bool,
-    /// The places of servers with a limit, as `open` is shared.
+    /// Places of servers with a limit, shared as `open` is.
     places: OnceLock<Arc<SharedPlaces>>,
-    /// In their place, files, and how they are served.
+    /// Files in place of servers, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
     ktls: KtlsOptions,
-    /// The servers' names, in the order of the options, for logs and labels.
+    /// Names of the servers, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
-    /// The targets of servers' names that are known before the first connection: server and target.
+    /// Addresses of servers' names that are known before the first connection: server and target.
     pub(crate) targets: Vec<(usize, Target)>,
     /// Servers that an operator had disabled before the first connection.
     pub(crate) disabled: Vec<usize>,
-    /// The weights that an operator had ordered: server and weight.
+    /// Weights that an operator had ordered: server and weight.
     pub(crate) weights: Vec<(usize, u16)>,
 }
 
 /// The files of a service, or its redirects.
 pub(crate) struct Files {
-    /// The folder, if it has one.
+    /// The folder, if there is one.
     pub(crate) root: Option<Root>,
     pub(crate) serving: Arc<static_files::options::Options>,
     pub(crate) timeouts: FileTimeouts,
@@ -88,16 +88,15 @@ pub(crate) struct Files {
 
 /// Services that share addresses, or one that is not for all clients at its own.
 pub(crate) struct Shared {
-    /// Their places in the plan.
+    /// Places of the services in the plan.
     pub(crate) places: Vec<usize>,
-    /// The settings of a connection until its hello has chosen one of them.
+    /// Settings of a connection until its hello has chosen a service.
     pub(crate) entry: Arc<ServicePlan>,
-    /// The place of the one by whose name such a connection is counted: the default, else the
-    /// first.
+    /// Place of the service under which such a connection is counted: the default, else the first.
     pub(crate) counted_as: usize,
-    /// The table of the numbers of `places`.
+    /// Table of indices into `places`.
     pub(crate) table: RouteTable,
-    /// The table for hellos that came encrypted.
+    /// Table for hellos that came encrypted.
     pub(crate) hidden: RouteTable,
 }
 
@@ -108,14 +107,14 @@ struct SharedRoutes {
     hidden: RouteTable,
 }
 
-/// The result of building the TLS of one side of a service.
+/// Result of building the TLS of one side of a service.
 #[derive(Debug)]
 pub struct Inspection {
-    /// The service's place in the options.
+    /// Place of the service in the options.
     pub service: usize,
-    /// Whether it is the front, else the back.
+    /// Whether this is the front, else the back.
     pub is_front: bool,
-    /// Findings that deserve a second look, or why it cannot be built.
+    /// Findings that deserve a second look, or why the TLS cannot be built.
     pub outcome: Result<Vec<Warning>, BuildError>,
 }
 
@@ -153,8 +152,8 @@ impl Plan {
         Ok((plan, warnings))
     }
 
-    /// Builds the TLS of each side of each service apart, so that all faults are told. What can be
-    /// served is told too, by its warnings.
+    /// Builds the TLS of each side of each service separately, so that all faults are reported.
+    /// Sides that can be served are reported too, with their warnings.
     pub fn inspect(options: &Options, resumption: &Arc<Resumption>) -> Vec<Inspection> {
         let mut found = Vec::new();
         for (service, options) in options.services.iter().enumerate() {
@@ -180,16 +179,16 @@ impl Plan {
         found
     }
 
-    /// Sets what a server's name stands for, so that the first connection finds it. To be called
-    /// before the plan is shared; afterwards [`crate::plane::Plane::tell`] does.
+    /// Sets the addresses of a server's name, so that the first connection finds them. Called
+    /// before the plan is shared; afterwards [`crate::plane::Plane::tell`] does the same.
     pub fn set_target(&mut self, service: &str, server: usize, target: &Target) {
         if let Some(plan) = self.named(service) {
             plan.targets.push((server, target.clone()));
         }
     }
 
-    /// Disables a server before the first connection; afterwards
-    /// [`crate::plane::Plane::tell`] does.
+    /// Disables a server before the first connection; afterwards [`crate::plane::Plane::tell`]
+    /// does.
     pub fn disable(&mut self, service: &str, server: usize) {
         if let Some(plan) = self.named(service) {
             plan.disabled.push(server);
@@ -204,14 +203,14 @@ impl Plan {
         }
     }
 
-    /// The service of that name, while the plan is not shared.
+    /// Returns the service of that name, while the plan is not shared.
     fn named(&mut self, service: &str) -> Option<&mut ServicePlan> {
         let place = *self.places.get(service)?;
         Arc::get_mut(Arc::get_mut(&mut self.services)?.get_mut(place)?)
     }
 
-    /// Gives a service of files its folder: its number in the options. To be called before the plan
-    /// is shared; without it the service has nothing to serve.
+    /// Gives the folder to a service of files, by its number in the options. Called before the plan
+    /// is shared; without a folder the service has nothing to serve.
     pub fn set_root(&mut self, service: usize, root: Root) {
         let services = Arc::get_mut(&mut self.services);
         let plan = services.and_then(|all| Arc::get_mut(all.get_mut(service)?));
@@ -222,14 +221,14 @@ impl Plan {
         }
     }
 
-    /// Keeps room for the reloads of a plan with which so many descriptors come. To be called
-    /// before the plan is shared.
+    /// Keeps room for reloads of a plan that takes `count` descriptors. Called before the plan is
+    /// shared.
     pub fn keep_descriptors(&mut self, count: usize) {
         self.descriptors = Descriptors::besides(self.workers.cpus.len(), count);
     }
 
-    /// Sets what the kernel can encrypt, and whether it can change the keys of a connection. To be
-    /// called before the plan is shared; without it the kernel is taken to encrypt nothing.
+    /// Sets what the kernel can encrypt, and whether it can change the keys of a connection. Called
+    /// before the plan is shared; without it the kernel is assumed to encrypt nothing.
     pub fn set_kernel_tls(&mut self, sealed: &[(Version, Cipher)], rekeys: bool) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
         for plan in services.filter_map(Arc::get_mut) {
@@ -237,7 +236,7 @@ impl Plan {
         }
     }
 
-    /// Goes on counting where the plan before stopped; before this one is served.
+    /// Takes over the counts of the plan before. Called before this plan is served.
     pub(crate) fn succeed(&self, before: &Self) {
         let before: HashMap<_, _> = before.services.iter().map(|one| (&one.name, one)).collect();
         for service in self.services.iter() {
@@ -250,18 +249,18 @@ impl Plan {
         }
     }
 
-    /// The services, in the order of the options.
+    /// Returns the services, in the order of the options.
     pub fn services(&self) -> &[Arc<ServicePlan>] {
         &self.services
     }
 
-    /// How many workers the plan wants.
+    /// Returns how many workers the plan wants.
     pub fn worker_count(&self) -> usize {
         self.workers.cpus.len()
     }
 }
 
-/// The tables of all that share addresses, with their services' places.
+/// Builds the tables of all services that share addresses, with their places.
 fn route_tables(options: &Options) -> Result<Vec<SharedRoutes>, PlanError> {
     let services = &options.services;
     let mut lists: Vec<_> = options.sharers().into_values().collect();
@@ -322,15 +321,15 @@ impl Shared {
 }
 
 impl ServicePlan {
-    /// The settings before one of these services is chosen: a time that suits them all, and rules
-    /// about sources only if they are the same for all.
+    /// Makes the settings before one of these services is chosen: a time that suits them all, and
+    /// rules about sources only if they are the same for all.
     fn entry(counted_as: &Self, all: &[&Self]) -> Self {
         let are_same = all.iter().all(|one| one.sources == counted_as.sources);
         let sources = Some(&counted_as.sources).filter(|_| are_same);
         let handshake = all.iter().map(|one| one.settings.timeouts.handshake).max();
         let timeouts = counted_as.settings.timeouts;
         let mut headers = all.iter().map(|one| &one.settings.send_proxy);
-        // It decides whether a header that comes is kept, and the destination asked for.
+        // The choice decides whether a received header is kept, and the destination asked for.
         let passed = headers.clone().find(|one| **one == SendProxy::Pass);
         let header = passed.or_else(|| headers.find(|one| **one != SendProxy::Off));
         Self {
@@ -390,7 +389,7 @@ impl ServicePlan {
         };
         let starttls = options.starttls;
         if starttls.as_ref().is_some_and(Starttls::needs_password_key) {
-            // Here, where no worker waits for it.
+            // Prepared here, because no worker waits for it here.
             password::prepare();
         }
         let (pool, send_proxy, serving, files) = match options.back {
@@ -439,17 +438,17 @@ impl ServicePlan {
         })
     }
 
-    /// How many connections there may be.
+    /// Returns the largest number of connections.
     pub(crate) fn connections_max(&self) -> u32 {
         self.connections_max.unwrap_or(u32::MAX)
     }
 
-    /// How many connections there are.
+    /// Returns the count of open connections.
     pub(crate) fn open(&self) -> &Allowance {
         self.open.get_or_init(|| Allowance::new(self.workers))
     }
 
-    /// The places of servers with a limit.
+    /// Returns the places of servers with a limit.
     pub(crate) fn places(&self) -> &Arc<SharedPlaces> {
         self.places.get_or_init(Arc::default)
     }
@@ -465,17 +464,17 @@ impl ServicePlan {
         }
     }
 
-    /// The TLS towards its servers; `None` = they get plaintext.
+    /// Returns the TLS towards the servers; `None` = they get plaintext.
     pub fn back_tls(&self) -> Option<&ServerTls> {
         self.settings.back_tls.as_ref()
     }
 
-    /// The conversation before TLS, on either side.
+    /// Returns the conversation before TLS, on either side.
     pub fn starttls(&self) -> Option<&Starttls> {
         self.settings.starttls.as_ref()
     }
 
-    /// The servers' names, as in logs and labels.
+    /// Returns the servers' names, as in logs and labels.
     pub fn server_names(&self) -> &[String] {
         &self.server_names
     }
@@ -493,7 +492,7 @@ fn front(
             Front::Terminate(Arc::new(built.0))
         }
         FrontTls::Passthrough => Front::Passthrough,
-        // Files are answered beside them by `static-files`.
+        // `static-files` answers the challenges beside the files.
         FrontTls::Plain if options.back.files().is_some() => {
             Front::Plain(HttpChallenges::default())
         }

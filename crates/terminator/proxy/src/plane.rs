@@ -1,6 +1,6 @@
-//! All workers: how they are started, given orders, and drained.
+//! All workers: starts them, gives them orders, and drains them.
 //!
-//! Owns the threads and the messages to them. Each message that changes what is served is
+//! Handles the threads and the messages to them. Each message that changes what is served is
 //! answered, so the sender knows when it holds.
 
 use std::io;
@@ -34,14 +34,14 @@ pub struct Plane {
 struct Handle {
     mailbox: Mailbox,
     thread: JoinHandle<io::Result<u64>>,
-    /// Set at its end, unless it is an error's.
+    /// Set when the worker ends without an error.
     is_drained: Arc<AtomicBool>,
 }
 
 impl Plane {
-    /// Starts as many workers as the plan wants; `listeners` holds one list for each. What is to
-    /// be written about connections goes to `lines`. Unless it `accepts`, no worker takes a
-    /// connection before [`Self::accept`].
+    /// Starts as many workers as the plan wants; `listeners` holds one list for each. Lines about
+    /// connections go to `lines`. Unless `accepts` is set, no worker takes a connection before
+    /// [`Self::accept`].
     pub fn start(
         plan: Plan,
         listeners: Vec<Vec<BoundListener>>,
@@ -87,8 +87,8 @@ impl Plane {
         Ok(Self { workers, registry, sources, plan: Mutex::new(plan) })
     }
 
-    /// Serves another plan from now on; returns when every worker does. Connections that are open
-    /// stay with what they began with. The number of workers and their CPUs stay as they are.
+    /// Serves another plan from now on; returns when every worker does. Open connections keep what
+    /// they began with. The number of workers and their CPUs stay as they are.
     pub fn replace(&self, plan: Plan, listeners: Vec<Vec<BoundListener>>) {
         assert_eq!(listeners.len(), self.workers.len(), "each worker has its listeners");
         plan.succeed(&self.plan());
@@ -103,7 +103,7 @@ impl Plane {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// Makes all workers take what waits at their listeners, and then leave those alone; or accept
+    /// Makes all workers accept what waits at their listeners, and then ignore those; or accept
     /// again. Returns when every worker does.
     pub fn accept(&self, accepts: bool) {
         let (answer, answers) = channel();
@@ -113,17 +113,17 @@ impl Plane {
         while answers.recv().is_ok() {}
     }
 
-    /// Handshakes in progress, of all services.
+    /// Returns the number of handshakes in progress, of all services.
     pub fn handshakes(&self) -> u64 {
         self.registry.sum(ServiceGauge::HandshakesInProgress)
     }
 
-    /// The plan that is served.
+    /// Returns the plan that is served.
     pub fn plan(&self) -> Plan {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn worker_count(&self) -> usize {
         self.workers.len()
     }
@@ -132,7 +132,7 @@ impl Plane {
         Arc::clone(&self.sources)
     }
 
-    /// The way to find out whether the workers go on.
+    /// Returns a [`Heartbeat`] that checks whether the workers are alive.
     pub fn heartbeat(&self) -> Heartbeat {
         let pulses = self
             .workers
@@ -141,7 +141,7 @@ impl Plane {
         Heartbeat::of(pulses)
     }
 
-    /// Tells all workers what is known of a server.
+    /// Passes news about a server to all workers.
     pub fn tell(&self, service: &str, server: usize, news: &ServerNews) {
         let service: Arc<str> = service.into();
         self.send_all(|| Command::Server {
@@ -151,7 +151,7 @@ impl Plane {
         });
     }
 
-    /// The way to end sessions of servers that outlasts a [`Self::join`].
+    /// Returns a closer of servers' sessions that outlasts a [`Self::join`].
     pub fn session_closer(&self) -> SessionCloser {
         SessionCloser(self.workers.iter().map(|worker| worker.mailbox.clone()).collect())
     }
@@ -162,7 +162,7 @@ impl Plane {
         self.send_all(|| Command::Drain(deadline));
     }
 
-    /// Whether all workers have ended.
+    /// Reports whether all workers have ended.
     pub fn is_finished(&self) -> bool {
         self.workers.iter().all(|worker| worker.thread.is_finished())
     }
@@ -192,7 +192,7 @@ impl Plane {
 pub struct SessionCloser(Vec<Mailbox>);
 
 impl SessionCloser {
-    /// The server gets no new connection, and all that it has end.
+    /// Disables the server and ends all its sessions.
     pub fn close(&self, service: &str, server: usize) {
         for (mailbox, news) in self
             .0
@@ -204,7 +204,7 @@ impl SessionCloser {
     }
 }
 
-/// A worker thread's work, from its first plan to the end of its drain.
+/// Runs a worker thread, from its first plan to the end of its drain.
 fn serve(
     made: io::Result<Worker>,
     started: Sender<io::Result<()>>,
@@ -250,18 +250,18 @@ fn assignment(
     }
 }
 
-/// Asks the workers whether they go on. Clones ask the same questions.
+/// Checks whether the workers are alive. Clones share their questions.
 #[derive(Clone)]
 pub struct Heartbeat {
     workers: Arc<[Pulse]>,
 }
 
-/// The way to a worker, and what is known of it.
+/// The mailbox of a worker, and the state of its answer.
 pub(crate) struct Pulse {
     mailbox: Mailbox,
     /// Set while the worker has not answered.
     question: Arc<AtomicBool>,
-    /// Set when the worker has drained and ended: nobody is there to answer, and nothing is wrong.
+    /// Set when the worker has drained and ended: no answer follows, and nothing is wrong.
     is_drained: Arc<AtomicBool>,
 }
 
@@ -280,8 +280,8 @@ impl Heartbeat {
         Self { workers: workers.collect() }
     }
 
-    /// Asks every worker that has answered before; one that is stuck is not asked again, so that
-    /// its questions do not add up.
+    /// Asks every worker that has answered before; a stuck worker is not asked again, so that its
+    /// questions do not add up.
     pub fn ask(&self) {
         for worker in self.workers.iter() {
             if !worker.question.swap(true, Ordering::Relaxed) {
@@ -291,12 +291,12 @@ impl Heartbeat {
         }
     }
 
-    /// How many workers have not answered.
+    /// Returns how many workers have not answered.
     pub fn unanswered(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_open()).count()
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn worker_count(&self) -> usize {
         self.workers.len()
     }

@@ -1,10 +1,10 @@
-//! The choice among the services that share an address, by a client's hello.
+//! Chooses among the services that share an address, by a client's hello.
 //!
-//! Pure: owns the patterns of names and the rule of choice. The most specific name decides, then
+//! Pure: holds the patterns of names and the rule of choice. The most specific name decides, then
 //! the protocol: exact names come before wildcards, long wildcards before short ones, and services
 //! without names last. Among services of one name those that ask for a protocol of the client's
-//! come before the one that asks for none. What a name costs is one look-up for each of its labels,
-//! however many names there are.
+//! come before the one that asks for none. A name costs one look-up for each of its labels, however
+//! many names there are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use wire::client_hello::host_name;
 
-/// The most protocols of a hello that are looked at. Clients offer two or three; a hello has room
-/// for thousands.
+/// Largest number of protocols of a hello that are considered. Clients offer two or three; a hello
+/// has room for thousands.
 const PROTOCOLS_MAX: usize = 64;
 
 /// A name that clients ask for, or all names beneath one: lower case, without a closing dot.
@@ -24,7 +24,7 @@ pub enum NamePattern {
     Beneath(Box<str>),
 }
 
-/// A text is no [`NamePattern`], said of the text.
+/// Reason why a text is no [`NamePattern`]; the text is the sentence's subject.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoName {
     #[error("is no name: a service without `names` takes all that no other has")]
@@ -34,7 +34,7 @@ pub enum NoName {
     /// Letters that hellos do not carry.
     #[error("must be written in ASCII, as clients send it (\"xn--…\")")]
     Unicode,
-    /// No host name, or an address.
+    /// An invalid host name, or an address.
     #[error("is no host name")]
     Invalid,
 }
@@ -75,25 +75,25 @@ impl fmt::Display for NamePattern {
 /// The clients at an address that a service is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// The names that they ask for; empty = any.
+    /// Names that the clients ask for; empty = any.
     pub names: &'a [NamePattern],
-    /// The protocols (RFC 7301), one of which they offer; empty = any, or none.
+    /// Protocols (RFC 7301), one of which the clients offer; empty = any, or none.
     pub protocols: &'a [Vec<u8>],
 }
 
 impl Wish<'_> {
-    /// Whether it is for all clients that are for no other service.
+    /// Reports whether the service is for all clients that are for no other.
     pub fn is_default(&self) -> bool {
         self.names.is_empty() && self.protocols.is_empty()
     }
 }
 
-/// Two services want the same clients.
+/// Two services are for the same clients.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Overlap {
-    /// The place of the first in the list of wishes.
+    /// Place of the first service in the list of wishes.
     pub first: usize,
-    /// The place of the second.
+    /// Place of the second.
     pub second: usize,
     /// The name; `None` = all that no other service has.
     pub name: Option<NamePattern>,
@@ -121,7 +121,7 @@ impl RouteTable {
     /// Builds the table of numbered wishes.
     ///
     /// # Errors
-    /// For each service the first of its wishes that an earlier one has.
+    /// Returns for each service the first of its wishes that an earlier one has.
     pub fn build<'a>(
         wishes: impl Iterator<Item = (usize, Wish<'a>)>,
     ) -> Result<Self, Vec<Overlap>> {
@@ -131,8 +131,8 @@ impl RouteTable {
         if overlaps.is_empty() { Ok(table) } else { Err(overlaps) }
     }
 
-    /// The service for a client that asks for `name` (lower case, without a closing dot) and offers
-    /// these protocols, the preferred one first.
+    /// Returns the service for a client that asks for `name` (lower case, without a closing dot)
+    /// and offers these protocols, the preferred one first.
     pub fn choose<'h>(
         &self,
         name: Option<&str>,
@@ -144,12 +144,12 @@ impl RouteTable {
         all.find_map(|candidates| candidates.choose(protocols.clone()))
     }
 
-    /// Whether it is for nobody.
+    /// Reports whether the table has no service.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.beneath.is_empty() && self.unnamed.is_empty()
     }
 
-    /// The service for clients that are for no other.
+    /// Returns the service for clients that are for no other.
     pub fn default_service(&self) -> Option<usize> {
         self.unnamed.any
     }
@@ -183,7 +183,7 @@ impl Candidates {
         self.by_protocol.is_empty() && self.any.is_none()
     }
 
-    /// An error holds the place of the service that is there already, and the protocol.
+    /// Adds a service. The error holds the place of the present one, and the protocol.
     fn add(&mut self, place: usize, protocols: &[Vec<u8>]) -> Result<(), (usize, Option<Vec<u8>>)> {
         if protocols.is_empty() {
             return match self.any.replace(place) {
@@ -212,7 +212,7 @@ impl Candidates {
     }
 }
 
-/// The names that a name is beneath, the longest first.
+/// Yields the names that a name is beneath, the longest first.
 fn parents(name: Option<&str>) -> impl Iterator<Item = &str> {
     fn parent(name: &str) -> Option<&str> {
         name.split_once('.').map(|(_, parent)| parent)

@@ -1,24 +1,23 @@
-//! The order in which a worker serves connections, and how long before it looks at the kernel
-//! again.
+//! The order in which a worker serves connections, and how long before it checks for events again.
 //!
-//! Owns the order, and nothing of what a connection is. There are three classes, each with a slice
+//! Only the order is handled here, not the connections. There are three classes, each with a slice
 //! of the turn: established connections that move little, handshakes, and bulk. A turn is over when
-//! each class has had its slice or has nothing to do, so new connections, timers and events wait
-//! for the sum of the slices and one overrun of each at most, however much the others have to do.
+//! each class has used its slice or has nothing to do, so new connections, timers and events wait
+//! for the sum of the slices and at most one overrun of each, however much the others have to do.
 //! The first and the last class are served round robin. A connection is bulk as long as each of its
 //! turns moves much (HAProxy: `TASK_HEAVY`, `TL_BULK`).
 //!
-//! Of handshakes, those that were answered once go first, in the order in which they came back:
-//! what is left of them is cheap, and a signature that was made for nobody is the dearest loss. Of
-//! newcomers, those that offer a session go first: to resume it takes a tenth of a signature's
-//! time, and what was spent on its beginning is lost if the client is not served. They leave the
-//! others a share, since what is offered need not resume.
+//! Of handshakes, those that were answered once go first, in the order in which they came back: the
+//! rest of them is cheap, and a signature made in vain is the dearest loss. Of newcomers, those
+//! that offer a session go first: to resume it takes a tenth of a signature's time, and the time
+//! spent on its beginning is lost if the client is not served. They leave the others a share,
+//! because an offered session need not resume.
 //!
 //! Newcomers of either kind are served in their order as long as that keeps their wait bounded.
-//! When it does not, more come than can be served, and the order of arrival would serve only those
-//! who are about to give up: every client would wait for its own time limit, and none get through.
-//! Then the newest is served first, so that as many clients are served as the CPU can sign for, and
-//! at once ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
+//! When it does not, more come than can be served, and the order of arrival would serve only
+//! clients that are about to give up: every client would wait for its own time limit, and none get
+//! through. Then the newest is served first, so that as many clients are served as the CPU can sign
+//! for, and at once ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,29 +27,29 @@ use wire::proxy_header;
 
 use crate::driver::ConnectionId;
 
-/// How long connections that move little may keep the others waiting. A request of 1 KiB takes a
-/// fiftieth of it.
+/// Time for which connections that move little may keep the others waiting. A request of 1 KiB
+/// takes a fiftieth of it.
 const SMALL_SLICE: Duration = Duration::from_micros(500);
 
-/// How long handshakes may. One RSA-2048 signature takes about as long, one RSA-4096 signature four
-/// times as long: never more than one above it.
+/// Time for which handshakes may. One RSA-2048 signature takes about as long, one RSA-4096
+/// signature four times as long: never more than one above it.
 const HANDSHAKE_SLICE: Duration = Duration::from_micros(500);
 
-/// How long bulk may: about as long as one connection takes with all that it may move in a turn. A
-/// request waits for it twice and a new connection four times, while the turn's look at the kernel
-/// costs a hundredth of it.
+/// Time for which bulk may: about as long as one connection takes to move all that it may in a
+/// turn. A request waits for it twice and a new connection four times, while the turn's check for
+/// events costs a hundredth of it.
 const BULK_SLICE: Duration = Duration::from_micros(300);
 
-/// The purpose for which a connection wants to be served.
+/// Class in which a connection is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Class {
     /// Established, and its last turn moved little.
     Small,
-    /// A handshake that was answered once: what is left of it is cheap.
+    /// A handshake that was answered once: the rest of it is cheap.
     Answered,
-    /// A handshake that has got nothing yet, of a client that offers a session.
+    /// A handshake that was not answered yet, of a client that offers a session.
     Resuming,
-    /// A handshake that has got nothing yet.
+    /// A handshake that was not answered yet.
     Newcomer,
     /// Established, and its last turn moved much.
     Bulk,
@@ -64,7 +63,7 @@ enum Slice {
     Bulk,
 }
 
-/// Connections with something to work on.
+/// Connections that have work to do.
 pub(crate) struct Schedule {
     small: VecDeque<ConnectionId>,
     handshakes: Handshakes,
@@ -100,24 +99,24 @@ impl Schedule {
         }
     }
 
-    /// Whether enough newcomers wait for their order to matter.
+    /// Reports whether enough newcomers wait for their order to matter.
     pub(crate) fn is_crowded(&self) -> bool {
         self.handshakes.is_crowded()
     }
 
-    /// Whether newcomers wait longer than they should.
+    /// Reports whether newcomers wait longer than they should.
     pub(crate) fn is_overrun(&self, now: Instant) -> bool {
         self.handshakes.is_overrun(now)
     }
 
-    /// Begins a turn. Of the oldest newcomers those are forgotten that have ended.
+    /// Begins a turn. Forgets the oldest newcomers that have ended.
     pub(crate) fn begin_turn(&mut self, now: Instant, is_open: impl FnMut(ConnectionId) -> bool) {
         self.handshakes.forget_ended(is_open);
         (self.slice, self.since) = (Slice::Small, now);
     }
 
-    /// The connection to be served now, which may have ended since it was added; `None` = the turn
-    /// is over.
+    /// Returns the connection to be served now, which may have ended since it was added; `None` =
+    /// the turn is over.
     pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
         self.handshakes.charge(now);
         loop {
@@ -144,21 +143,21 @@ impl Schedule {
     }
 }
 
-/// How long a client has, from the moment when it was sent the end.
+/// Time for the client to close, after it was sent the end.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
 
-/// How long one is left if the worker has no turn before: so much later at the most a server has
-/// the client's end, and few serve nobody else until then.
+/// Time after which the worker wakes for such connections. A server gets the client's end at most
+/// so much later, and few servers serve nobody else until then.
 const WAKE_AFTER: Duration = Duration::from_millis(10);
 
-/// After a handshake that took longer, the client is too far away to close in time, or this host
-/// too busy to gain anything.
+/// Longest handshake of a client that may linger. After a longer one, the client is too far away to
+/// close in time, or this host too busy to gain anything.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
 
-/// Events in a turn. With more of them a worker sleeps seldom, and one more costs little.
+/// Events in a quiet turn. With more, a worker seldom sleeps, and one more costs little.
 pub(crate) const EVENTS_MAX: usize = 4;
 
-/// Connections that are read in a turn: each may have something to relay.
+/// Lingering connections that are read in a turn: each may have something to relay.
 pub(crate) const LOOKS_PER_TURN: usize = 16;
 
 /// Connections that are not in epoll, those that linger longest first.
@@ -170,14 +169,14 @@ impl Lingering {
         self.0.push_back((id, now));
     }
 
-    /// One that is to be read now. It may have ended.
+    /// Returns a connection that is to be read now. The connection may have ended.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<ConnectionId> {
         let (id, since) = *self.0.front()?;
         let is_due = now.saturating_duration_since(since) >= LOOK_AFTER;
         is_due.then(|| self.0.pop_front()).map(|_| id)
     }
 
-    /// When the worker is to have a turn for the sake of them.
+    /// Returns when the worker needs a turn for lingering connections.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         self.0.front().map(|(_, since)| *since + WAKE_AFTER)
     }
@@ -189,31 +188,31 @@ impl Lingering {
 /// leave behind one in a hundred.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// From this number of newcomers on the order among them is worth a look at their hellos.
+/// Number of waiting newcomers from which their hellos are read to order them.
 const CROWD: usize = 8;
 
-/// A hello with a key share of ML-KEM and a ticket is shorter, behind a PROXY header as well.
+/// Bytes read of a hello: enough for ML-KEM's key share, a ticket and a PROXY header.
 pub(crate) const HELLO_BYTES: usize = 4 << 10;
 
 /// Time that newcomers with a session may use for each unit that the others use, while both wait.
 const RESUMING_SHARE: u32 = 7;
 
-/// The most that they may use at once.
+/// Longest time that they may use at once.
 const CREDIT_MAX: Duration = Duration::from_millis(50);
 
-/// Handshakes with something to work on.
+/// Handshakes that have work to do.
 #[derive(Default)]
 pub(crate) struct Handshakes {
     answered: VecDeque<ConnectionId>,
     resuming: HandshakeQueue,
     newcomers: HandshakeQueue,
-    /// Time that those who resume may use before a newcomer without a session goes.
+    /// Time that resuming newcomers may use before a newcomer without a session goes.
     credit: Duration,
     /// Whether the newcomer being served offers a session, and since when it is served.
     serving: Option<(bool, Instant)>,
 }
 
-/// Whether a client's first bytes are a hello that offers a session.
+/// Reports whether a client's first bytes are a hello that offers a session.
 pub(crate) fn offer_session(mut bytes: &[u8]) -> bool {
     if let Ok(Some(header)) = proxy_header::read(bytes) {
         bytes = bytes.get(header.wire_bytes..).unwrap_or_default();
@@ -230,27 +229,27 @@ impl Handshakes {
         self.answered.is_empty() && self.resuming.0.is_empty() && self.newcomers.0.is_empty()
     }
 
-    /// Whether enough newcomers wait for their order to matter.
+    /// Reports whether enough newcomers wait for their order to matter.
     pub(crate) fn is_crowded(&self) -> bool {
         self.resuming.0.len() + self.newcomers.0.len() >= CROWD
     }
 
-    /// One that was answered, and has come back.
+    /// Adds a handshake that was answered, and has come back.
     pub(crate) fn add_answered(&mut self, id: ConnectionId) {
         self.answered.push_back(id);
     }
 
-    /// One that has got nothing yet, and offers a session.
+    /// Adds a newcomer that offers a session.
     pub(crate) fn add_resuming(&mut self, id: ConnectionId, now: Instant) {
         self.resuming.0.push_back((id, now));
     }
 
-    /// One that has got nothing yet.
+    /// Adds a newcomer without a session.
     pub(crate) fn add_newcomer(&mut self, id: ConnectionId, now: Instant) {
         self.newcomers.0.push_back((id, now));
     }
 
-    /// The one to be served now. It may have ended since it was added.
+    /// Returns the handshake to be served now. The connection may have ended since it was added.
     pub(crate) fn next(&mut self, now: Instant) -> Option<ConnectionId> {
         self.charge(now);
         if let Some(id) = self.answered.pop_front() {
@@ -277,12 +276,12 @@ impl Handshakes {
         };
     }
 
-    /// Whether newcomers wait longer than they should.
+    /// Reports whether newcomers wait longer than they should.
     pub(crate) fn is_overrun(&self, now: Instant) -> bool {
         self.resuming.is_overrun(now) || self.newcomers.is_overrun(now)
     }
 
-    /// Forgets the oldest ones that have ended: nobody waits there any more.
+    /// Forgets the oldest newcomers that have ended, because nobody waits there any more.
     pub(crate) fn forget_ended(&mut self, mut is_open: impl FnMut(ConnectionId) -> bool) {
         self.resuming.forget_ended(&mut is_open);
         self.newcomers.forget_ended(is_open);

@@ -34,7 +34,7 @@ impl SharedServices {
         Self { services: services.collect(), plan }
     }
 
-    /// The service that a connection's hello is for.
+    /// Returns the service that a connection's hello is for.
     pub(crate) fn choose(&self, flow: &Flow) -> Option<Rc<Service>> {
         let hello = flow.hello()?;
         let name = flow.facts().server_name.as_deref();
@@ -53,14 +53,14 @@ pub(crate) struct Service {
     pub(crate) counters: Arc<ServiceCounters>,
     /// Connections that have relayed nothing yet, those of earlier plans among them.
     pub(crate) displaceable: Rc<RefCell<Displaceable>>,
-    /// For each server whether it is down, as far as sessions end for it.
+    /// For each server: whether it is down, as far as ending sessions is concerned.
     down: RefCell<Vec<bool>>,
     /// Servers whose sessions are to end, and why.
     closing: RefCell<Vec<(usize, Reason)>>,
 }
 
 impl Service {
-    /// No server was up; those that an operator disabled are named as the cause that can be undone.
+    /// Returns the ending if no server is up; names disabled ones, as that can be undone.
     pub(crate) fn none_available(&self) -> Ending {
         match self.pool.borrow().taken_out() {
             (0, _) => Ending::new(Reason::NoServerAvailable),
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// All servers have as many connections as they take, and as many wait as may.
+    /// Returns the ending if all servers are full, and the queue is too.
     pub(crate) fn queue_full(&self, servers: usize) -> Ending {
         let length = self.plan.pool.queue.length;
         let detail = format!(
@@ -111,25 +111,25 @@ impl Service {
             closing: RefCell::default(),
             plan,
         };
-        // What is down from the start has no sessions of this plan, and those of the one before
-        // were ended when it went down.
+        // A server that is down from the start has no sessions of this plan, and those of the plan
+        // before were ended when it went down.
         *service.down.borrow_mut() = service.servers_down();
         (0..service.plan.server_names.len()).for_each(|server| service.tell_state(server, true));
         service
     }
 
-    /// Whether a connection from there begins with a PROXY header.
+    /// Reports whether a connection from there begins with a PROXY header.
     pub(crate) fn expects_proxy_header(&self, peer: PeerAddress) -> bool {
         let ip = peer.ip();
         self.plan.accept_proxy.iter().any(|network: &Network| network.contains(ip))
     }
 
-    /// Whether servers learn the address that a client connected to.
+    /// Reports whether servers learn the address that a client connected to.
     pub(crate) fn tells_destination(&self) -> bool {
         self.settings.send_proxy != SendProxy::Off
     }
 
-    /// Notes what is known of a server.
+    /// Notes news about a server.
     pub(crate) fn note(&self, server: usize, news: &ServerNews) {
         let now = clock::now();
         let mut pool = self.pool.borrow_mut();
@@ -186,8 +186,8 @@ impl Service {
         }
     }
 
-    /// Tells the metrics whether this worker would send a connection to a server, and when a slow
-    /// start of it ends; and to which of its addresses, if that has changed.
+    /// Updates the metrics: whether this worker would send a connection to a server, and when its
+    /// slow start ends; also to which of its addresses, if that has changed.
     pub(crate) fn tell_state(&self, server: usize, has_changed: bool) {
         let pool = self.pool.borrow();
         let Some(state) = pool.state(server) else {
@@ -212,12 +212,12 @@ fn is_down(health: Health) -> bool {
     matches!(health, Health::Disabled | Health::CheckedDown | Health::Ejected)
 }
 
-/// The knowledge of the session that a client offers.
+/// Knowledge about the session that a client offers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Affinity {
     #[default]
     None,
-    /// It offers one, and no server is known to have it.
+    /// The client offers one, and no server is known to have it.
     Unknown,
     Home(ServerId),
 }

@@ -1,15 +1,16 @@
-//! Whether a client takes what it is sent as fast as its service wants.
+//! Decides whether a client takes what it is sent as fast as its service demands.
 //!
-//! Owns the rule, neither socket nor clock. What counts is what the client has acknowledged, not
-//! what the kernel has taken: that holds some MiB, and takes more only once a third of it is gone.
-//! A client is watched from when the kernel takes no more until all is acknowledged. One that took
-//! all that was on its way when a window began is not slow, whatever it did in the rest of it.
+//! Holds the rule, neither socket nor clock. Acknowledged bytes count, not those that the kernel
+//! has taken: it holds some MiB, and takes more only once a third of it is gone. A client is
+//! watched from when the kernel takes no more until everything is acknowledged. A client that took
+//! everything that was on its way when a window began is not slow, whatever it did in the rest of
+//! it.
 
 use std::time::Instant;
 
 use crate::options::RateMin;
 
-/// The bytes that were sent to a client up to now, and those of them that it has.
+/// Bytes that were sent to a client up to now, and those that it has.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SendProgress {
     pub(crate) sent: u64,
@@ -18,12 +19,12 @@ pub(crate) struct SendProgress {
 
 #[derive(Debug, Default)]
 pub(crate) struct SlowClient {
-    /// When the window ends, and what was so when it began.
+    /// End of the window, and the progress at its beginning.
     window: Option<(Instant, SendProgress)>,
 }
 
 impl SlowClient {
-    /// Begins to watch, unless it does; `progress` is asked only then.
+    /// Begins to watch, unless the client is watched already; `progress` is called only then.
     pub(crate) fn watch(
         &mut self,
         rate: RateMin,
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_client_that_took_all_that_was_on_its_way_is_not_blamed_for_the_rest() {
-        // It took 200 bytes, asked nothing for a while, and now waits for 5000 more.
+        // The client took 200 bytes, asked nothing for a while, and now waits for 5000 more.
         assert_eq!(judged(progress(200, 0), &[progress(5200, 200)]), [false]);
         assert_eq!(judged(progress(200, 0), &[progress(5200, 199)]), [true]);
     }

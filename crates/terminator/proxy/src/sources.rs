@@ -1,7 +1,7 @@
-//! Who may come in, by address: a service's rules, and what one source may take of the process.
+//! Admission of clients by address: a service's rules, and limits for one source.
 //!
-//! Owns the count of every source over all workers. IPv4 clients count by address, IPv6 clients by
-//! network, since each site has a whole one to choose addresses from (RFC 6177).
+//! Counts every source over all workers. IPv4 clients count by address, IPv6 clients by network,
+//! because each site has a whole one to choose addresses from (RFC 6177).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,16 +16,16 @@ use telemetry::outcome::Reason;
 
 use crate::options::{SourceLimits, SourceRules};
 
-/// Parts of the table that are locked apart: workers seldom meet in one.
+/// Parts of the table with locks of their own: workers seldom meet in one.
 const PARTS: usize = 64;
 
-/// Sources in a part before those that hold nothing are first looked for.
+/// Sources in a part before unused ones are first swept.
 const SWEEP_MIN: usize = 64;
 
-/// The sources that hold or have just taken something.
+/// The sources that hold connections or have just taken one.
 ///
-/// It holds at most twice as many as there are open connections and as have come within the last
-/// second, and some: those that hold nothing go whenever a part has doubled.
+/// The table holds at most twice as many as there are open connections and as have come within the
+/// last second, and some: unused sources are removed whenever a part has doubled.
 #[derive(Debug)]
 pub struct SourceTable {
     parts: Box<[Mutex<SourcePart>]>,
@@ -43,7 +43,7 @@ struct SourcePart {
 struct Source {
     connections: u32,
     handshakes: u32,
-    /// When all that came would have come at the limit's pace (GCRA, ITU-T I.371).
+    /// Time by which all so far would have come at the limit's pace (GCRA, ITU-T I.371).
     arrived_by: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Default for SourceTable {
 }
 
 impl SourceTable {
-    /// Sources in the table now.
+    /// Returns how many sources are in the table now.
     pub fn entries(&self) -> usize {
         let parts = 0..self.parts.len();
         parts.map(|part| self.lock(part).sources.len()).sum()
@@ -79,7 +79,7 @@ impl SourceTable {
         self.lock(self.hasher.hash_one(source) as usize % PARTS)
     }
 
-    /// A panic elsewhere leaves counts as good as they were.
+    /// Locks a part. Poison is ignored, because a panic elsewhere leaves the counts valid.
     fn lock(&self, part: usize) -> MutexGuard<'_, SourcePart> {
         let part = self.parts[part].lock();
         part.unwrap_or_else(PoisonError::into_inner)
@@ -87,7 +87,7 @@ impl SourceTable {
 }
 
 impl SourcePart {
-    /// Counts one more connection of a source, or says which limit it has reached.
+    /// Counts one more connection of a source, or returns which limit it has reached.
     fn take(&mut self, source: u128, limits: &SourceLimits, now: Instant) -> Result<(), Reason> {
         if self.sources.len() >= self.sweep_at {
             let is_used = |one: &Source| one.connections > 0 || one.arrived_by > now;
@@ -121,7 +121,7 @@ impl SourcePart {
 }
 
 impl SourceLimits {
-    /// The pace: how long after one connection the next may come.
+    /// Returns the pace: the time from one connection to the next.
     fn apart(&self) -> Duration {
         let second = Duration::from_secs(1);
         second.checked_div(self.connections_per_second).unwrap_or_default()
@@ -133,16 +133,16 @@ impl Sources {
         Self { table, limits }
     }
 
-    /// The same table under other limits.
+    /// Returns the same table under other limits.
     pub(crate) fn with_limits(&self, limits: SourceLimits) -> Self {
         Self::new(Arc::clone(&self.table), limits)
     }
 
-    /// Lets a client of a service in, and counts it where its source is limited; or says why it may
-    /// not come in. `None` is a client on a Unix socket.
+    /// Admits a client of a service, and counts it where its source is limited. `None` is a client
+    /// on a Unix socket.
     ///
     /// # Errors
-    /// The list or the limit that keeps it out.
+    /// Returns the list or the limit that keeps the client out.
     pub fn admit(
         self: &Rc<Self>,
         rules: &SourceRules,
@@ -173,8 +173,8 @@ impl SourcePlace {
         }
     }
 
-    /// Counts against the pace one more connection that the source has us make. None is refused
-    /// for it that is there already, but later ones are.
+    /// Counts one more connection that the source makes us dial. The present connection is not
+    /// refused for it, but later ones are.
     pub fn count_again(&self, now: Instant) {
         let apart = self.sources.limits.apart();
         self.change(|source| source.arrived_by = source.arrived_by.max(now) + apart);
@@ -194,7 +194,7 @@ impl Drop for SourcePlace {
     }
 }
 
-/// The key of an address: IPv4 in its IPv6 form, so that both have one key.
+/// Returns the key of an address: IPv4 in its IPv6 form, so that both forms have one key.
 fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
     match client.to_canonical() {
         IpAddr::V4(client) => client.to_ipv6_mapped().to_bits(),
@@ -205,12 +205,12 @@ fn source_of(client: IpAddr, ipv6_prefix_bits: u8) -> u128 {
     }
 }
 
-/// A newcomer takes another's place only while one in [`DISPLACEABLE_PART`] of the limit's places
-/// is held by a connection that has relayed nothing. With fewer, those are clients that are about
-/// to be served while the limit is held by others that work: they would only displace each other.
+/// Divisor of a limit: a newcomer takes another's place only while connections that have relayed
+/// nothing hold at least this part of the places. If fewer do, they are clients about to be served
+/// while others that work hold the limit: they would only displace each other.
 const DISPLACEABLE_PART: u64 = 8;
 
-/// Whether a newcomer may take one of the displaceable places, with this number of places in all.
+/// Reports whether a newcomer may take one of the displaceable places, of `all` places.
 pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
     displaceable > 0 && displaceable * DISPLACEABLE_PART >= all
 }
@@ -224,13 +224,13 @@ struct Shared {
     workers: Box<[PerWorker]>,
 }
 
-/// Alone on its cache line: its worker writes it with every connection.
+/// Counters on a cache line of their own, because their worker writes them with every connection.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct PerWorker {
     /// Places of connections that have relayed nothing.
     displaceable: AtomicU32,
-    /// Places that others have taken of these, and that are still to be given up.
+    /// Places of these that others have taken, and that are still to be given up.
     owed: AtomicU32,
 }
 
@@ -249,7 +249,7 @@ impl Allowance {
         }))
     }
 
-    /// Takes one, unless there are as many as may be.
+    /// Takes a place, unless the limit is reached.
     pub(crate) fn take(&self, most: u32) -> bool {
         if self.0.taken.fetch_add(1, Ordering::Relaxed) < most {
             return true;
@@ -258,7 +258,7 @@ impl Allowance {
         false
     }
 
-    /// Whether at least half of them are left.
+    /// Reports whether at least half of the places are left.
     pub(crate) fn is_ample(&self, most: u32) -> bool {
         self.0.taken.load(Ordering::Relaxed) <= most / 2
     }
@@ -267,14 +267,14 @@ impl Allowance {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Says how many of a worker's places are of connections that have relayed nothing.
+    /// Publishes how many of a worker's places are of connections that have relayed nothing.
     pub(crate) fn publish(&self, worker: usize, displaceable: u32) {
         let of_worker = &self.0.workers[worker];
         of_worker.displaceable.store(displaceable, Ordering::Relaxed);
     }
 
-    /// The worker that gives up a place for a newcomer on `worker`: that one itself unless another
-    /// has over twice as many. `None` = nobody does.
+    /// Returns the worker that gives up a place for a newcomer on `worker`: that one itself unless
+    /// another has over twice as many. `None` = no worker does.
     pub(crate) fn giver(&self, worker: usize, most: u32) -> Option<usize> {
         let free = || self.0.workers.iter().map(PerWorker::free);
         let all: u64 = free().map(u64::from).sum();
@@ -286,18 +286,18 @@ impl Allowance {
         Some(if own >= count.div_ceil(2) { worker } else { richest })
     }
 
-    /// Takes one in the place of another that is given up: the limit may have been exceeded for a
-    /// moment by one that is owed, and is not exceeded by more.
+    /// Takes a place in exchange for one that is given up: the limit may be exceeded for a moment
+    /// by one that is owed, and not by more.
     pub(crate) fn take_over(&self) {
         self.0.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes a worker owe one.
+    /// Makes a worker owe a place.
     pub(crate) fn claim(&self, worker: usize) {
         self.0.workers[worker].owed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one less that a worker owes; whether it owed any.
+    /// Reduces a worker's debt by one; returns whether it owed any.
     pub(crate) fn settle(&self, worker: usize) -> bool {
         let owed = &self.0.workers[worker].owed;
         let less = |owed: u32| owed.checked_sub(1);
@@ -305,12 +305,11 @@ impl Allowance {
     }
 }
 
-/// The allowances of the whole process.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowances {
     pub(crate) connections: Allowance,
     pub(crate) handshakes: Allowance,
-    /// To make a worker look whether it owes a place.
+    /// Wakers that make a worker check whether it owes a place.
     pub(crate) wakers: Arc<[Arc<Waker>]>,
     pub(crate) sources: Arc<SourceTable>,
 }

@@ -32,10 +32,10 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     lifetime: None,
 };
 
-/// The server's limit: more than any test has.
+/// The server's limit: more than any test needs.
 pub(crate) const SERVER_CONNECTIONS_MAX: u32 = 64;
 
-/// A plan of one service for two workers, and who may connect to it.
+/// A plan of one service for two workers, and clients that may connect to it.
 pub(crate) struct Fixture {
     pub(crate) plan: Plan,
     pub(crate) registry: Registry,
@@ -43,12 +43,12 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// The server's address as configurations spell it.
+    /// Makes a fixture; `server` is an address as configurations spell it.
     pub(crate) fn new(server: &str, limits: Limits) -> Self {
         Self::with_places(server, limits, Some(SERVER_CONNECTIONS_MAX))
     }
 
-    /// The same with this number of places at the server.
+    /// Makes a fixture with this number of places at the server.
     pub(crate) fn with_places(server: &str, limits: Limits, places: Option<u32>) -> Self {
         let authority = Authority::root("proxy");
         let resumption = ResumptionOptions::new([7; 32]);
@@ -79,7 +79,7 @@ impl Fixture {
         }
     }
 
-    /// The service as the first worker has it.
+    /// Returns the service as the first worker has it.
     pub(crate) fn service(&self) -> Rc<Service> {
         let plan = Arc::clone(&self.plan.services[0]);
         let counters = self.registry.service(0, &plan.name, &plan.server_names);
@@ -145,7 +145,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
     }
 }
 
-/// The way to files for a worker that serves none.
+/// Makes the context of files for a worker that serves none.
 pub(crate) fn file_context(mailbox: Mailbox) -> Arc<FileContext> {
     Arc::new(FileContext::new(FileThreads::new(1), mailbox))
 }

@@ -1,11 +1,11 @@
-//! One thread, one loop, its own connections.
+//! Runs one thread with one loop and its own connections.
 //!
-//! Owns the order of things in a turn: the kernel's events are noted, commands are handled, timers
-//! fire and new connections are accepted; then connections are served in the order of `schedule`.
-//! Who is let in is `admission`'s; what the control thread asks for, `control`'s.
+//! Decides the order of a turn: the kernel's events are noted, commands are handled, timers fire
+//! and new connections are accepted; then connections are served in the order of `schedule`.
+//! `admission` admits connections, and `control` serves the control thread.
 //!
-//! A timer speaks against a client or a server that has let us wait. A worker that got no time
-//! itself must not say so: before timers fire, it takes what has come until now.
+//! A timer speaks against a client or a server that has let us wait. A worker that got no CPU time
+//! itself must not judge so: before timers fire, it takes what has come until now.
 
 use std::cell::RefCell;
 use std::io;
@@ -43,11 +43,11 @@ use crate::{clock, connections, schedule};
 mod admission;
 mod control;
 
-/// How long a spare buffer waits to be taken before its memory is given back.
+/// Time that a spare buffer waits to be used before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A worker that begins a turn so late was stalled: the process was stopped, the machine paused, or
-/// its core another's. Everybody who waited for it gets as long to go on, before a timer fires.
+/// Delay of a turn that counts as a stall: the process was stopped, the machine paused, or its core
+/// taken. Everybody who waited gets as much time to go on, before a timer fires.
 const STALL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Worker {
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     driver: Driver,
     waker: Arc<Waker>,
     commands: Receiver<Command>,
-    /// Connections that have a place at a server reserved, and the way here for them.
+    /// Connections that have a place at a server reserved, and the sender for them.
     called: Receiver<u64>,
     calls: Calls,
     file_context: Arc<FileContext>,
@@ -67,9 +67,9 @@ pub(crate) struct Worker {
     connections: Connections,
     services: Vec<Rc<Service>>,
     listeners: WorkerListeners,
-    /// Connections with something to work on.
+    /// Connections that have work to do.
     schedule: Schedule,
-    /// The paces of bytes that we encrypt, and of those that the kernel does.
+    /// Pace of bytes that we encrypt, and of those that the kernel encrypts.
     paces: [BulkPace; 2],
     lingering: Lingering,
     limits: Limits,
@@ -77,20 +77,20 @@ pub(crate) struct Worker {
     allowances: Allowances,
     /// Connections that have relayed nothing yet.
     displaceable: RefCell<Displaceable>,
-    /// A descriptor that is given up when none is left.
+    /// Descriptor that is given up when none is left.
     reserve: Option<OwnedFd>,
     drain_deadline: Option<Instant>,
     cut: u64,
-    /// When spare buffers were last looked at.
+    /// Time at which spare buffers were last checked.
     shed: Instant,
     next_connection: u64,
     batch: Vec<epoll::Event>,
-    /// When the last turn began, and by when the next one should.
+    /// Time at which the last turn began, and by when the next one should.
     turn_began: Instant,
     turn_due: Option<Instant>,
-    /// No timer fires before.
+    /// Time before which no timer fires.
     timers_rest_until: Instant,
-    /// The turn has few events.
+    /// Whether the turn has few events.
     is_quiet: bool,
     fired: Vec<(u64, u64)>,
     now: Instant,
@@ -149,7 +149,7 @@ impl Worker {
         })
     }
 
-    /// Serves until it is drained; returns how many connections the deadline ended.
+    /// Serves until drained; returns how many connections the deadline ended.
     pub(crate) fn run(mut self) -> io::Result<u64> {
         let mut woken = self.now;
         while !self.is_drained() {
@@ -173,7 +173,7 @@ impl Worker {
         self.drain_deadline.is_some() && self.connections.is_empty()
     }
 
-    /// How long to wait for events.
+    /// Returns how long to wait for events.
     fn wait_limit(&mut self, now: Instant) -> Option<Duration> {
         let limit = self.time_to_next(now);
         self.turn_due = limit.map(|limit| self.turn_began + limit);
@@ -223,8 +223,8 @@ impl Worker {
         let are_timers_due = self.timers_rest_until <= self.now
             && self.timers.next(self.now).is_some_and(|time| time.is_zero());
         if are_timers_due {
-            // These events may be older than the clock's answer. A connection has four sockets at
-            // the most to be reported, and what was ready first is reported first.
+            // These events may be older than the clock's answer. A connection has at most four
+            // sockets to be reported, and the kernel reports first what was ready first.
             for _ in 0..=self.connections.len() * 4 / EVENTS_PER_WAIT {
                 let has_more = self.take_events(Some(Duration::ZERO), batch)?;
                 self.note_all(batch, &mut ready, &mut is_called);
@@ -322,7 +322,7 @@ impl Worker {
         }
     }
 
-    /// Serves those that have something to work on, until the turn is over.
+    /// Serves connections that have work to do, until the turn is over.
     fn serve(&mut self) {
         let connections = &mut self.connections;
         let is_open = |id| connections.find(id).is_some();
@@ -348,7 +348,7 @@ impl Worker {
     }
 
     /// Returns the connection's service if sessions of a server are to end, because the dial of
-    /// another one has taken it out.
+    /// another server has taken it out.
     fn pump_one(&mut self, id: ConnectionId) -> Option<Rc<Service>> {
         let connection = self.connections.find(id)?;
         let mut context = Context {
@@ -402,7 +402,7 @@ impl Worker {
         closing
     }
 
-    /// Removes a connection from epoll if nothing is left to come but the client's end.
+    /// Removes a connection from epoll if only the client's end is left to come.
     fn linger(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else {
             return;
@@ -416,7 +416,7 @@ impl Worker {
         }
     }
 
-    /// Ends those whose clients have closed by now, and adds the others to epoll again.
+    /// Ends connections whose clients have closed by now, and adds the others to epoll again.
     fn end_lingering(&mut self) {
         for _ in 0..schedule::LOOKS_PER_TURN {
             let Some(id) = self.lingering.take_due(self.now) else {
@@ -451,8 +451,8 @@ impl Worker {
         }
     }
 
-    /// Forgets the timers that would wake the worker soon for nobody: of connections that have
-    /// ended, or whose deadline has moved.
+    /// Forgets timers that would wake the worker soon in vain: of connections that have ended, or
+    /// whose deadline has moved.
     fn forget_timers(&mut self, now: Instant) {
         while self.timers.next(now).is_some_and(|time| time <= TICK * 2) {
             let Some(entry) = self.timers.pop_next() else {
@@ -469,7 +469,7 @@ impl Worker {
         }
     }
 
-    /// The connection that a timer is of, which has none then; `None` = it does not count any more.
+    /// Returns a timer's connection and clears its timer; `None` = the timer is outdated.
     fn take_timer(&mut self, (owner, tick): (u64, u64)) -> Option<ConnectionId> {
         let id = ConnectionId::of(owner);
         let connection = self.connections.find(id)?;
@@ -486,8 +486,8 @@ impl Worker {
             let Some(id) = self.take_timer(entry) else {
                 continue;
             };
-            // What has come for it goes before its time. But a newcomer that waits to be served
-            // until its time is over costs no more work.
+            // Pending work of the connection precedes its timeout. But a newcomer that waits to be
+            // served until its time is over costs no more work.
             let has_work = |one: &mut Connection| one.is_queued && one.class() != Class::Newcomer;
             if self.connections.find(id).is_some_and(has_work) {
                 self.pump(id);
@@ -500,10 +500,10 @@ impl Worker {
         self.fired = fired;
     }
 
-    /// Ends a connection that nobody serves any more.
+    /// Ends a connection that is not served any more.
     fn give_up(&mut self, id: ConnectionId, reason: Reason) {
         if let Some(connection) = self.connections.find(id) {
-            // A client that has left needs none, and if its hello is unread, close sends one.
+            // A client that has left needs no reset, and if its hello is unread, close sends one.
             if reason != Reason::ClientDisconnected {
                 connection.front.reset_on_close();
             }
@@ -513,7 +513,7 @@ impl Worker {
         }
     }
 
-    /// Takes leave of a connection.
+    /// Removes a connection and releases what it holds.
     fn end(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(id) else {
             return;

@@ -1,4 +1,4 @@
-//! `lariat-lab host`: what it tells of the host that it runs on, to people and to programs.
+//! `lariat-lab host`: describes the host that it runs on, to people and to programs.
 
 use suite::lab::command;
 use suite::prelude::*;
@@ -17,13 +17,13 @@ fn document(finished: &Finished) -> Value {
     serde_json::from_str(&finished.stdout).unwrap()
 }
 
-/// The names in a list of the document.
+/// Returns the names in a list of the document.
 fn names(document: &Value, list: &str) -> Vec<String> {
     let entries = document[list].as_array().unwrap().iter();
     entries.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// `operation algorithm size` of each row of a library whose name begins so.
+/// Returns `operation algorithm size` of each row of a library whose name begins so.
 fn rows(document: &Value, library: &str) -> Vec<String> {
     let rows = document["speeds"].as_array().unwrap().iter();
     rows.filter(|row| row["library"].as_str().unwrap().starts_with(library))

@@ -1,4 +1,4 @@
-//! `lariat-lab run` interrupted: by signals, by its end, by the end of what it started.
+//! `lariat-lab run` interrupted: by signals, by its end, by the end of processes that it started.
 
 use suite::desk::{Desk, assert_said, measurements};
 use suite::prelude::*;
@@ -83,7 +83,7 @@ fn a_server_does_not_outlive_its_guard() {
     let desk = Desk::new();
     let words = "./small.toml --speeds none --record r.jsonl --targets plain --duration 1h";
     let mut running = Running::start(&mut desk.command(words));
-    // Those of the origin behind servers, and of the server.
+    // Processes of the origin behind servers, and of the server.
     let (guards, servers) = until("both servers with their guards", || {
         running.assert_running();
         let guards = children(&[running.id()].into());
@@ -114,7 +114,7 @@ fn a_signal_ends_the_measuring_of_keys() {
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
     let events = desk.events();
     assert_eq!(events.len(), 2, "{events:?}");
-    // It did not wait for them.
+    // The run did not wait for the speeds.
     assert_eq!(events[0]["host"]["speeds"], Value::Array(Vec::new()));
     assert_eq!(events[1]["is_complete"], false);
     let finished = desk.run("--resume r.jsonl");

@@ -1,4 +1,4 @@
-//! `lariat-lab self-test`: it ends at its time, and is taken up where it was stopped.
+//! `lariat-lab self-test`: ends at its time, and is taken up where it was stopped.
 
 use suite::lab::command;
 use suite::prelude::*;
@@ -27,7 +27,7 @@ fn a_self_test_that_was_stopped_is_taken_up() {
     let after = fs::read_to_string(&record).unwrap();
     assert!(after.matches("\"measured\"").count() > before, "{finished:?}");
     assert_has(&after, "\"resumed\"");
-    // A third time there is nothing to do.
+    // A third run has nothing to do.
     assert_eq!(run(&mut start()).code(), 0);
     assert_eq!(fs::read_to_string(&record).unwrap(), after);
     fs::write(&record, "GIF89a\n").unwrap();

@@ -1,5 +1,4 @@
-//! `lariat-lab run`, end to end in miniature: what is measured, what is refused, and how a run is
-//! resumed.
+//! `lariat-lab run`, end to end in miniature: measurements, refusals, and resumed runs.
 
 use std::collections::BTreeSet;
 
@@ -171,7 +170,7 @@ fn a_target_that_is_missing_or_crashes_leaves_the_others() {
     );
     assert_eq!(desk.of_kind("measured").len(), 2 * 2 * 3);
     let missed = desk.of_kind("failed");
-    // Twice each; then it is given up.
+    // Twice each; then the laboratory gives up.
     assert_eq!(missed.len(), 4, "{missed:?}");
     assert!(missed.iter().all(|miss| miss["kind"] == "failed"), "{missed:?}");
     let hitch = &desk.events()[0]["targets"];
@@ -294,6 +293,6 @@ fn a_record_belongs_to_one_run() {
     assert_said(&third, &["r.jsonl is there already", "--resume r.jsonl takes it up"]);
     running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6));
-    // The reading that was under way is in no record.
+    // The interrupted reading is in no record.
     assert_eq!(desk.events().len(), 2);
 }

@@ -1,5 +1,5 @@
-//! `lariat-lab run --until`: it ends at its time, is taken up, and says what it found; and what is
-//! said of a difference that is known.
+//! `lariat-lab run --until`: ends at its time, is taken up, and reports what it found; also about a
+//! known difference.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -101,8 +101,8 @@ title = "nothing"
 server = { burn-percent = 0 }
 "#;
 
-/// How many times the CPU of the other the burning server is said to need after so many rounds
-/// (1 = no other figure).
+/// Returns the factor of CPU time that the report states for the burning server after this many
+/// rounds (1 = no difference).
 fn found(planted: &str, rounds: u32) -> f64 {
     let desk = Desk::with(PLANTED);
     let words = format!("--only planted={planted} --repeats {rounds}");
@@ -116,17 +116,17 @@ fn found(planted: &str, rounds: u32) -> f64 {
     found.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Whether one of three reports has this figure: other tests disturb short rounds as they like.
+/// Reports whether one of three reports has this figure, because other tests disturb short rounds.
 fn is_found(planted: &str, rounds: u32, figure: Range<f64>) -> bool {
     (0..3).any(|_| figure.contains(&found(planted, rounds)))
 }
 
 #[test]
 fn twice_the_work_is_worse_and_none_more_is_not() {
-    // So many that one which was disturbed is cut off on each side. Beside other work less of it
-    // is seen.
+    // Enough rounds that a disturbed one is cut off on each side. Beside other work less of the
+    // difference is seen.
     assert!(is_found("100", 6, 1.1..4.0));
-    // By chance one null in twenty differs, but not by as much as was planted.
+    // A null differs by chance once in twenty times, but not by as much as was planted.
     assert!(is_found("0", 4, 0.7..1.4));
 }
 

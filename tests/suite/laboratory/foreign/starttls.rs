@@ -31,7 +31,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
     let (mail, files) = (aiosmtpd(&[]), pyftpdlib());
     let database = postgres("host all all 127.0.0.1/32 scram-sha-256", &[], &site);
     let (directory, mysql, news) = (slapd(""), Mariadb::start(&[]), inn(None));
-    // Of XMPP, Lariat says itself all that comes before TLS.
+    // For XMPP, Lariat itself sends everything before TLS.
     let echo = Server::start(Behaviour::Echo);
     let chat = echo.address().parse().unwrap();
     for (protocol, server) in [
@@ -59,7 +59,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
     }
 }
 
-/// Some greet; the others are silent at a ClientHello, and are asked in their own words.
+/// Some servers greet; the others are silent at a ClientHello, and are asked in their own protocol.
 #[test]
 fn servers_that_wait_to_be_asked_are_named() {
     let site = Site::new();

@@ -76,7 +76,7 @@ fn prometheus_sees_the_load_while_it_runs() {
     assert_eq!(running.wait().code(), Some(0), "{}", running.stderr());
 }
 
-/// A load in a terminal of that size, begun by `script`, with these words of an environment.
+/// Starts a load in a terminal of that size, begun by `script`, with these words of an environment.
 fn in_terminal(directory: &Directory, size: &str, environment: &str, url: &str) -> Running {
     let place = directory.path().display();
     terminal(&format!("tty > {place}/tty; stty {size}; exec {}", in_environment(environment, url)))
@@ -90,14 +90,14 @@ fn in_environment(environment: &str, url: &str) -> String {
     )
 }
 
-/// A terminal in which `sh` does this.
+/// Starts a terminal in which `sh` does this.
 fn terminal(load: &str) -> Running {
     let mut script = Command::new("script");
     script.args(["--quiet", "--flush", "--return", "--command", load, "/dev/null"]);
     Running::start_with(&mut script, Stdio::piped())
 }
 
-/// The lines of the frames that were drawn so far and are whole.
+/// Returns the lines of the frames that were drawn completely so far.
 fn frames(drawn: &str) -> Vec<Vec<String>> {
     let frames = drawn.split("\u{1b}[H").skip(1).filter_map(|frame| frame.split_once("\u{1b}[J"));
     let line = |line: &str| line.replace("\u{1b}[K", "").trim_end_matches('\r').to_owned();
@@ -131,7 +131,7 @@ fn a_view_fills_the_terminal_as_it_shrinks_and_leaves_it() {
     assert_eq!(small.code(), 0, "{small:?}");
     until_true("a small frame", || {
         running.assert_running();
-        // Numbers are whole there.
+        // Numbers are not truncated there.
         let is_whole = |line: &String| line.starts_with("succeeded ") && !line.ends_with('…');
         let frames = frames(&running.stdout());
         frames.iter().skip(seen).any(|it| fits(it, 20, 5) && it.iter().any(is_whole))
@@ -149,7 +149,7 @@ fn a_view_fills_the_terminal_as_it_shrinks_and_leaves_it() {
 fn a_load_that_ctrl_z_stops_gives_the_terminal_to_the_shell_meanwhile() {
     let origin = Origin::start();
     let load = in_environment("NO_COLOR=1 TERM=xterm LC_ALL=C.UTF-8", &origin.url("/1k"));
-    // A shell that lets it go on as soon as it has stopped.
+    // A shell that continues it as soon as it has stopped.
     let mut running = terminal(&format!("exec bash -c 'set -m; {load}; echo it is stopped; fg'"));
     let drawn = |running: &Running| frames(&running.stdout()).len();
     until_true("a frame", || {

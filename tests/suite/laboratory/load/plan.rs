@@ -1,4 +1,4 @@
-//! `lariat-lab load`: what was asked for, refused before the first packet or done and recorded.
+//! `lariat-lab load`: requests are refused before the first packet, or done and recorded.
 
 use suite::lab::command;
 use suite::prelude::*;

@@ -1,4 +1,4 @@
-//! The record of a load goes where it was told, and is whole.
+//! The record of a load goes to the named place, and is whole.
 
 use suite::lab::command;
 use suite::load::Record;
@@ -26,7 +26,7 @@ fn loads_that_begin_together_leave_a_record_each() {
     for name in names {
         let text = fs::read_to_string(directory.join(&name)).unwrap();
         assert_eq!(Record::read(&text).totals(), [20, 20, 0], "{name}");
-        // Each was told which one is its own.
+        // Each load printed which one is its own.
         let told = |load: &Running| load.stderr().contains(&format!("is {name};"));
         assert_eq!(loads.iter().filter(|load| told(load)).count(), 1, "{name}");
     }
@@ -59,7 +59,7 @@ fn without_a_record_there_is_no_file() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// The moment `seconds` from now, as `--start-at` takes it.
+/// Returns the moment `seconds` from now, as `--start-at` takes it.
 fn moment(seconds: u64) -> String {
     let answer = Command::new("date")
         .args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"])
@@ -69,8 +69,8 @@ fn moment(seconds: u64) -> String {
     String::from_utf8(answer.stdout).unwrap().trim().to_owned()
 }
 
-/// Loads that begin at one moment, which was in the future when each of them read it. On a busy
-/// machine one may read it too late: then it says so, and all begin later.
+/// Starts loads that begin at one moment, which was in the future when each of them read it. On a
+/// busy machine one may read it too late: then it reports that, and all begin later.
 fn begun_together<const N: usize>(start: impl Fn(&str) -> [Running; N]) -> ([Running; N], String) {
     let begun = [3, 12, 20].into_iter().find_map(|seconds| {
         let at = moment(seconds);
@@ -110,7 +110,7 @@ fn loads_of_several_hosts_make_one_record() {
     let text = fs::read_to_string(directory.join("sum.json")).unwrap();
     assert_eq!(Record::read(&text).totals(), [40, 40, 0]);
     assert!(text.contains(&at) && !text.contains("\"--start-at\""));
-    // One that began later, and one that was to begin in the past.
+    // A load that began later, and one that was to begin in the past.
     let ([mut later], _) = begun_together(|at| [start("c.json", at)]);
     assert_eq!(later.wait().code(), Some(0), "{}", later.stderr());
     let answer = merge(["a.json", "c.json"]);
@@ -119,7 +119,7 @@ fn loads_of_several_hosts_make_one_record() {
     answer.assert_fails(2, &["--start-at: "]);
 }
 
-/// The words of the container of a pod: the items of its `args`, one a line.
+/// Returns the words of the container of a pod: the items of its `args`, one a line.
 fn words_of_container(job: &str) -> Vec<&str> {
     let lines = job.lines().map(str::trim);
     let from_args = lines.skip_while(|line| *line != "args:").skip(1);
@@ -127,7 +127,7 @@ fn words_of_container(job: &str) -> Vec<&str> {
     lines.map_while(|line| line.strip_prefix("- ")).collect()
 }
 
-/// The log of a pod is what it says on both outputs; the record is the line that is JSON.
+/// The log of a pod holds both outputs; the record is the line that is JSON.
 #[test]
 fn the_pods_of_a_job_make_one_record() {
     let (_site, _server, service, _lariat) = serve(http());

@@ -7,7 +7,7 @@ use suite::prelude::*;
 use suite::probe::{self, BRIEF, NOT_PROBED, report};
 use suite::scripted::{self, answer, pass_on};
 
-/// The kind and the text of what is wrong at the only address.
+/// Returns the kind and the text of the trouble at the only address.
 fn trouble(address: SocketAddr) -> (String, String) {
     probe::trouble(&report(BRIEF, address, &[]))
 }
@@ -84,7 +84,7 @@ fn expectations_and_slips_have_exit_codes() {
     }
 }
 
-/// A mail server that has TLS: after the dialog, what comes is for the TLS server.
+/// Starts a mail server that has TLS: after the dialog, bytes go to the TLS server.
 fn mail_server(tls: SocketAddr) -> SocketAddr {
     scripted::serve(move |stream| {
         let mut say = |words: &str| {
@@ -99,8 +99,8 @@ fn mail_server(tls: SocketAddr) -> SocketAddr {
     })
 }
 
-/// As servers do against spam: it is longer silent than a connection may take, and then hears who
-/// it is that asks.
+/// As servers do against spam: it is silent for longer than a connection may take, and then learns
+/// the client's name.
 #[test]
 fn a_server_may_greet_late_and_is_told_a_name() {
     let told = Arc::new(Mutex::new(Vec::new()));

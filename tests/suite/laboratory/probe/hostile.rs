@@ -1,5 +1,5 @@
-//! Servers that mean ill: they cut, drip, lie about lengths, never end, or write what a terminal or
-//! a browser would obey. A probe ends with a finding, and shows their words as words.
+//! Malicious servers: they cut, drip, lie about lengths, never end, or write what a terminal or a
+//! browser would obey. A probe ends with a finding, and shows their words as words.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ fn node(timeout: &str, address: SocketAddr) -> Value {
     report(timeout, address, &[])["nodes"][0].clone()
 }
 
-/// Bytes behind their length.
+/// Returns bytes behind their length.
 fn vector(length_bytes: usize, bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
     [&length[4 - length_bytes..], bytes].concat()
@@ -26,25 +26,25 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &*vector(3, body)].concat()
 }
 
-/// A ServerHello of TLS 1.2 with this session id and these extensions, both with their lengths.
+/// Makes a TLS 1.2 ServerHello; session id and extensions come with their lengths.
 fn server_hello(session_id: &[u8], extensions: &[u8]) -> Vec<u8> {
     server_hello_of([3, 3], session_id, 0, extensions)
 }
 
-/// One of any version and compression.
+/// Makes a ServerHello of any version and compression.
 fn server_hello_of(version: [u8; 2], id: &[u8], compression: u8, extensions: &[u8]) -> Vec<u8> {
     let chosen = [0xc0, 0x2b, compression];
     let body = [&version, &[7; 32][..], id, &chosen, extensions];
     message(2, &body.concat())
 }
 
-/// The flight of a server of TLS 1.2 with this list of certificates, up to its end. The signature
-/// in it is none, which a client that looks at all servers does not mind.
+/// Makes the flight of a server of TLS 1.2 with this list of certificates, up to its end. Its
+/// signature is invalid, which a client that inspects all servers accepts.
 fn flight(certificates: &[u8]) -> Vec<u8> {
     flight_after(server_hello(&[0], &[]), certificates)
 }
 
-/// The same after this hello.
+/// Makes such a flight after this hello.
 fn flight_after(hello: Vec<u8>, certificates: &[u8]) -> Vec<u8> {
     let share = [&[3, 0, 29], &*vector(1, &[9; 32]), &[4, 3], &vector(2, &[1; 8])].concat();
     let messages =
@@ -166,7 +166,7 @@ fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
         let pace = Some(Duration::from_millis(90));
         stream.set_read_timeout(pace).unwrap();
         for byte in &bytes {
-            // The client is silent: that the time is over is the pace.
+            // The client is silent: the read's timeout sets the pace.
             let _silence = stream.read(&mut [0]);
             if stream.write_all(&[*byte]).is_err() {
                 return;
@@ -181,7 +181,7 @@ fn a_flight_that_drips_is_no_longer_waited_for_than_a_silent_server() {
 fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
     let bytes = flight(&vector(3, &[0x30, 0]));
     let address = serve_by_hello(move |stream, _| {
-        // The client is silent: that the time is over is the pace.
+        // The client is silent: the read's timeout sets the pace.
         let pace = Some(Duration::from_millis(90));
         stream.set_read_timeout(pace).unwrap();
         let _silence = stream.read(&mut [0]);
@@ -191,7 +191,7 @@ fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
     let (kind, text) = trouble(&report);
     assert_eq!(kind, "timeout", "{text}");
     assert_has(&text, "the 1 s of --max-time");
-    // What was not tried is not complained of.
+    // There are no complaints about points that were not tried.
     let verdicts = report["verdicts"].as_array().unwrap();
     let points: Vec<_> = verdicts.iter().map(|one| &one["point"]).collect();
     assert_eq!(points, ["no-answer"]);
@@ -249,7 +249,7 @@ fn a_change_of_ciphers_that_comes_too_early_is_tried_and_heartbeats_are_named() 
         let flight = flight_after(server_hello(&[0], extensions), &vector(3, &[0x30, 0]));
         let address = serve_by_hello(move |stream, _| {
             let _gone = stream.write_all(&flight);
-            // A server that is right complains of the first; the other decrypts the second.
+            // A correct server complains of the first; the other decrypts the second.
             let wanted = if is_wrong { 2 } else { 1 };
             let changes = (0..wanted).all(|_| read_record(stream).is_ok_and(|it| it[0] == 20));
             let alert = if is_wrong { 20 } else { 10 };
@@ -266,7 +266,7 @@ fn a_change_of_ciphers_that_comes_too_early_is_tried_and_heartbeats_are_named() 
     assert_eq!(points(false), [false, false]);
 }
 
-/// Passes connections on to a server, and resets each after this number of the server's bytes.
+/// Relays connections to a server, and resets each after this number of the server's bytes.
 fn cutting(server: SocketAddr, after: u64) -> SocketAddr {
     relay(server, move |server, client| {
         let _gone = std::io::copy(&mut server.take(after), client);
@@ -280,17 +280,17 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
     let _lariat = service.start();
-    // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
+    // No byte, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
         let node = node(BUSY, cutting(service.address, after));
         let kind = node["trouble"]["kind"].as_str().unwrap_or_default();
-        // One that is reset at once may never have been connected for us.
+        // A connection that is reset at once may never have been connected for us.
         let expected = if after == 0 { &["closed", "connect"][..] } else { &["closed"] };
         assert!(after > 40 || expected.contains(&kind), "{after}: {node}");
     }
 }
 
-/// Passes connections on to a server of TLS 1.2, and keeps its alerts back.
+/// Relays connections to a server of TLS 1.2, and keeps its alerts back.
 fn without_alerts(server: SocketAddr) -> SocketAddr {
     relay(server, |server, client| {
         while let Ok(record) = read_record(server) {
@@ -342,7 +342,7 @@ fn an_end_without_close_notify_is_advice() {
 #[test]
 fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     let site = Site::new();
-    // Cut, of a length that is a lie, nested without end, and a hundred.
+    // Cut, of a wrong length, nested without end, and a hundred.
     let good = site.leaf(&["localhost"]).certificate_der().to_vec();
     let nested: Vec<u8> = [0x30, 0x80].repeat(4000);
     for chain in [
@@ -356,7 +356,7 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
         let list: Vec<u8> = chain.iter().flat_map(|one| vector(3, one)).collect();
         let report = report(BRIEF, answer(flight(&list)), &[]);
         let node = &report["nodes"][0];
-        // Hellos by hand see a version; no client gets through.
+        // Hand-made hellos see a version; no client gets through.
         assert_eq!(node["versions"][1]["spoken"], true, "{node}");
         let clients = node["clients"].as_array().unwrap();
         assert!(!clients.is_empty(), "{node}");
@@ -376,7 +376,7 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
     assert!(chain.len() > 100, "{node}");
 }
 
-/// A library would look for a path among them for seconds.
+/// A library would search for a path among them for seconds.
 #[test]
 fn a_chain_made_to_cost_seconds_is_a_finding() {
     let site = Site::new();

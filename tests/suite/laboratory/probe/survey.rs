@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use suite::prelude::*;
 use suite::scripted::serve_in_turn;
 
-/// Without TLS, at an address of its own. It counts connections, and those that were made before
-/// the last one was over.
+/// A server without TLS, at an address of its own. Counts connections, and those that were made
+/// before the last one was over.
 #[derive(Default)]
 struct Plain {
     connections: AtomicUsize,
@@ -31,7 +31,7 @@ impl Plain {
     }
 }
 
-/// Whether the client's end is there: it came before the next connection, if the client waited.
+/// Reports whether the client ended before its next connection.
 fn is_over(mut stream: TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut chunk = [0; 4096];
@@ -98,7 +98,7 @@ fn thirty_sites_have_a_row_each() {
     let page = fs::read_to_string(page).unwrap();
     assert_has(&page, "X25519MLKEM768");
     assert!(sites.iter().all(|site| page.contains(site)));
-    // A name that is connected to at addresses of the list, as a script would look at it.
+    // A name that is connected to at addresses of the list, as a script would use it.
     let text = format!("localhost {} 127.0.1.2:{port}", sites[0]);
     fs::write(&list, text).unwrap();
     let expected = site.write("expect.toml", "certificate.name-matches = true");

@@ -1,4 +1,4 @@
-//! Who is answered on the admin address: requests for a host that is ours, with the token.
+//! Access to the admin address: requests for a host that is ours, with the token.
 
 use suite::lariat::command;
 use suite::prelude::*;

@@ -1,4 +1,4 @@
-//! `/history`: what was counted in each of the last seconds.
+//! `/history`: the counts of each of the last seconds.
 
 use suite::prelude::*;
 
@@ -8,7 +8,7 @@ fn history(lariat: &Lariat, question: &str) -> Vec<Value> {
     answer["intervals"].as_array().unwrap().clone()
 }
 
-/// A count of the intervals, added, with that of its labels.
+/// Adds a count over the intervals; the pointer names it with its labels.
 fn sum(intervals: &[Value], pointer: &str) -> u64 {
     let counts = intervals.iter().filter_map(|one| one["metrics"].pointer(pointer)?.as_u64());
     counts.sum()
@@ -20,7 +20,7 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
     let web = Service::new(&site, &server);
     let other = Service::new(&site, &server).named("other");
     let lariat = Lariat::start(&[web.toml(), other.toml()].join("\n"));
-    // What is counted before the first interval has begun belongs to none.
+    // Events before the first interval belong to none.
     until("an interval", || history(&lariat, "").pop());
     let held: Vec<_> = (0..7).map(|_| Client::new(&site).echo(web.address)).collect();
     drop(held);

@@ -1,4 +1,4 @@
-//! One structured line a connection, that says what happened and whose fault it was.
+//! One structured line per connection, with what happened and whose fault it was.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -83,7 +83,7 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     assert_eq!(sampled("plain-http"), [1]);
 }
 
-/// Every message says when and how grave; a collector can have JSON, and journald its priorities.
+/// Every message has a time and a severity; a collector can have JSON, and journald its priorities.
 #[test]
 fn a_pipe_that_nobody_reads_holds_no_start() {
     let (site, _server, service) = set_up(Behaviour::Echo);
@@ -147,8 +147,8 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
     assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
 }
 
-/// The standard error when the refusal of a reload is among it: messages are written in the
-/// background.
+/// Returns the standard error once it contains the refusal of a reload, because messages are
+/// written in the background.
 fn said_of_refusal(lariat: &Lariat) -> String {
     until("the refusal", || {
         let said = lariat.stderr();
@@ -156,7 +156,7 @@ fn said_of_refusal(lariat: &Lariat) -> String {
     })
 }
 
-/// RFC 3339, in UTC, with microseconds.
+/// Reports whether a text is RFC 3339, in UTC, with microseconds.
 fn is_time(text: &str) -> bool {
     let form = "dddd-dd-ddTdd:dd:dd.ddddddZ";
     text.len() == form.len()
@@ -166,7 +166,7 @@ fn is_time(text: &str) -> bool {
         })
 }
 
-/// Runs a process as the supervisor starts its own, and has it hear this.
+/// Runs a process as the supervisor starts its own, and sends it `heard`.
 fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) -> Finished {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(heard).unwrap();
@@ -179,7 +179,7 @@ fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) ->
 
 #[test]
 fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
-    // Others may not read the environment of a process that may not be dumped.
+    // Only root may read the environment of a process that may not be dumped.
     if !rustix::process::getuid().is_root() {
         return;
     }

@@ -1,5 +1,5 @@
-//! A socket in the place of a log daemon's: what is sent there is whole entries, and one that takes
-//! nothing holds nobody.
+//! A socket in the place of a log daemon's gets whole entries, and one that takes nothing holds
+//! nobody up.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// For the supervisor's user alone: the worker process, which has another, could not connect.
+/// Opens a socket for the supervisor's user alone; the worker process could not connect.
 fn daemon(path: &Path) -> UnixDatagram {
     let socket = UnixDatagram::bind(path).unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
@@ -22,7 +22,7 @@ fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     (service.start_with(log), service)
 }
 
-/// The fields of an entry, each once; all that the protocol does not allow is a failure.
+/// Returns the fields of an entry, each once; anything that the protocol does not allow fails.
 fn fields(mut entry: &[u8]) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     while !entry.is_empty() {
@@ -53,7 +53,7 @@ fn next(socket: &UnixDatagram) -> BTreeMap<String, String> {
     fields(&room[..count])
 }
 
-/// The next entry that has this in a field.
+/// Returns the next entry that has this in a field.
 fn wait_for(socket: &UnixDatagram, key: &str, words: &str) -> BTreeMap<String, String> {
     loop {
         let entry = next(socket);
@@ -78,7 +78,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["LARIAT_SNI"], "localhost");
     assert!(!entry.contains_key("LARIAT_CLIENT_CN"), "{entry:?}");
     assert!(entry["MESSAGE"].starts_with("{\"time\":"), "{entry:?}");
-    // Another takes its place.
+    // A new socket takes its place.
     drop(socket);
     fs::remove_file(&path).unwrap();
     let socket = daemon(&path);
@@ -91,7 +91,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["PRIORITY"], "3");
     assert!(entry["MESSAGE"].lines().count() > 1, "{entry:?}");
     assert!(!entry["MESSAGE"].lines().any(|line| line == "MESSAGE=forged"));
-    // Why a program ends is said there, and to who started it.
+    // The reason why a program ends goes there, and to the process that started it.
     let other = format!("{log}\n{}", service.toml());
     lariat.configure(&other.replace("output = 'journald'\n", ""));
     lariat.stop();
@@ -118,7 +118,7 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
         lariat.reload().success();
     }
     lariat.wait_for_stderr("it has read nothing for 1s");
-    // All that waited arrives once it is read.
+    // All waiting entries arrive once the socket is read.
     let reader = thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
     assert_eq!(reader.join().unwrap()["LARIAT_REASON"], "client-closed");
     lariat.stop();

@@ -56,7 +56,7 @@ fn the_worker_process_reports_what_it_uses_of_the_host() {
     let held: Vec<_> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();
     let web = [("service", "web")];
     lariat.wait_for_metric("lariat_connections_open", &web, 50.0);
-    // The scrape itself is a connection as well, the one before it may not have ended yet.
+    // The scrape itself is a connection as well, and the one before it may not have ended yet.
     let open = value("open_fds");
     assert!((before + 48.0..=before + 52.0).contains(&open), "{open}");
     drop(held);

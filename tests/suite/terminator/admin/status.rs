@@ -20,7 +20,7 @@ fn the_socket_never_reads() {
     let (_site, _server, _service, lariat) = serve(http());
     let mut stream = UnixStream::connect(lariat.status_socket()).unwrap();
     let mut document = String::new();
-    // Whether our words arrive before it closes is left open; that they change nothing is not.
+    // Our words may or may not arrive before it closes; they change nothing either way.
     let _ignored = stream.write_all(b"reload\ndrain\nquit\n");
     let _reset_if_unread = stream.read_to_string(&mut document);
     assert!(lariat.status().is_object());

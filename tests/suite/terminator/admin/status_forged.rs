@@ -1,4 +1,4 @@
-//! A status socket that somebody else made, or whose worker process is an attacker's: what it sends
+//! A status socket that somebody else made, or whose worker process is an attacker's: its document
 //! decides over no process and does nothing to the terminal.
 
 use std::os::unix::net::UnixListener;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use suite::prelude::*;
 
-/// Controls of C0 and C1, DEL, and one that turns text around: no text of ours holds them.
+/// Controls of C0 and C1, DEL, and one that reverses text: no text of ours contains them.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\u{202e}";
 
 /// A process that answers as long as it lives.
@@ -33,7 +33,7 @@ impl Drop for Bystander {
     }
 }
 
-/// The document of a real one, with these numbers and texts in it.
+/// Returns the document of a real Lariat, with these numbers and texts in it.
 fn forged(site: &Site, pid: u32) -> String {
     let server = Server::start(Behaviour::Echo);
     let real = Lariat::start(&Service::new(site, &server).toml());
@@ -97,7 +97,7 @@ fn a_forged_document_does_nothing_to_the_terminal() {
     assert_harmless(&table);
     let table = table.success();
     assert!(table.contains(r"\u001b]0;owned\u0007\u009b2J\u007f\u202e"), "{table}");
-    // Nothing passes for a line of ours.
+    // No forged line passes for ours.
     let lines_of = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!((lines_of("service "), lines_of("reloads: ")), (1, 1), "{table}");
     // The number is that of the process that made the socket.

@@ -1,5 +1,5 @@
-//! Three terminators behind a balancer that leaves TLS closed, and an origin, each on a host of its
-//! own.
+//! Three terminators behind a balancer that passes TLS through, and an origin, each on a host of
+//! its own.
 
 use suite::lab;
 use suite::load::Record;
@@ -11,7 +11,7 @@ const TERMINATORS: usize = 3;
 
 const CLUSTER_PORT: u16 = 8888;
 
-/// Clients, each with its session. So many transactions can be in progress at once.
+/// Number of clients, each with its session. As many transactions can be in progress at once.
 pub(super) const CLIENTS: u64 = 12;
 
 /// Transactions of one load. The node dies when it has served `SERVED_BEFORE` of them.
@@ -25,14 +25,14 @@ pub(super) struct Farm {
     nodes: Vec<Node>,
     balancer: (Lariat, Host),
     _origin: (Origin, Host),
-    /// The bad weather between the terminators.
+    /// The bad network between the terminators.
     pub(super) relay: Option<Relay>,
     clients: Host,
     site: Site,
     network: Network,
 }
 
-/// A terminator, which can be begun again.
+/// A terminator, which can be started again.
 struct Node {
     lariat: Lariat,
     host: Host,
@@ -40,14 +40,14 @@ struct Node {
 }
 
 impl Farm {
-    /// With these tables in the configuration of each terminator; `None` if we may not make it.
+    /// Makes a farm with these tables in each configuration; `None` if we may not.
     pub(super) fn start(tables: &str) -> Option<Self> {
         let network = Network::new()?;
         Some(Self::with(network, |_, _| (vec![tables.to_owned(); TERMINATORS], None)))
     }
 
-    /// With terminators that send each other their sessions through this weather, by this seed and
-    /// with these keys.
+    /// Makes a farm whose terminators send each other their sessions through this network, by this
+    /// seed and with these keys.
     pub(super) fn with_peers(weather: Weather, seed: u64, more: &str) -> Option<Self> {
         let network = Network::new()?;
         Some(Self::with(network, |network, hosts| {
@@ -62,13 +62,13 @@ impl Farm {
         }))
     }
 
-    /// With terminators that send each other their sessions by this group of multicast.
+    /// Makes a farm whose terminators send each other their sessions by this multicast group.
     pub(super) fn with_group(group: &str) -> Option<Self> {
         let keys = format!("multicast = {{ group = {group:?}, interface = \"eth0\" }}");
         Self::start(&cluster(&format!("{keys}\n{WAIT}")))
     }
 
-    /// With tables, by the hosts of the terminators, and a relay between these.
+    /// Makes a farm with tables, by the hosts of the terminators, and a relay between these.
     pub(super) fn with(
         mut network: Network,
         tables: impl FnOnce(&mut Network, &[Host]) -> (Vec<String>, Option<Relay>),
@@ -105,7 +105,7 @@ impl Farm {
         }
     }
 
-    /// The network between its hosts.
+    /// Returns the network between its hosts.
     pub(super) fn network(&self) -> &Network {
         &self.network
     }
@@ -114,25 +114,25 @@ impl Farm {
         &self.site
     }
 
-    /// Two of its hosts: that of the clients, and that of the balancer.
+    /// Returns the hosts of the clients and of the balancer.
     pub(super) fn ends(&self) -> (&Host, &Host) {
         (&self.clients, &self.balancer.1)
     }
 
-    /// One handshake by `openssl s_client` with the terminator of this number: what it said.
+    /// Makes a handshake by `openssl s_client` with this terminator; returns its output.
     pub(super) fn talk(&self, node: usize, options: &[&str]) -> String {
         let address = self.nodes[node].host.at(443);
         let talk = || s_client(&self.site, address, options).success();
         self.clients.within(talk)
     }
 
-    /// New clients without tickets and without a session.
+    /// Makes new clients without tickets and without a session.
     pub(super) fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| Client::without_tickets(&self.site)).collect()
     }
 
-    /// Each connects to the terminator of this number, and not through the balancer: how many
-    /// resumed a session.
+    /// Connects each client to the terminator of this number, bypassing the balancer; returns how
+    /// many resumed a session.
     pub(super) fn visit(&self, clients: &[Client], node: usize) -> usize {
         let address = self.nodes[node].host.at(443);
         let is_resumed = |client: &&Client| {
@@ -143,13 +143,13 @@ impl Farm {
         self.clients.within(|| clients.iter().filter(is_resumed).count())
     }
 
-    /// A metric of the terminator of this number.
+    /// Returns a metric of the terminator of this number.
     pub(super) fn sum(&self, node: usize, name: &str, labels: &[(&str, &str)]) -> f64 {
         let Node { lariat, host, .. } = &self.nodes[node];
         host.within(|| lariat.sum(name, labels))
     }
 
-    /// The status of the terminator of this number.
+    /// Returns the status of the terminator of this number.
     pub(super) fn status(&self, node: usize) -> Value {
         let Node { lariat, host, .. } = &self.nodes[node];
         host.within(|| lariat.status())
@@ -161,7 +161,7 @@ impl Farm {
         host.within(|| lariat.wait_for_metric_from(name, labels, value));
     }
 
-    /// Waits until terminator `node` hears this number of peers.
+    /// Waits until terminator `node` receives from this number of peers.
     pub(super) fn hears(&self, node: usize, peers: f64) {
         let Node { lariat, host, .. } = &self.nodes[node];
         host.within(|| lariat.wait_for_metric("lariat_cluster_peers", &[], peers));
@@ -175,14 +175,14 @@ impl Farm {
     /// Waits until terminator `node` has sent this number of sessions to the others.
     pub(super) fn published(&self, node: usize, count: f64) {
         self.wait_from(node, SESSIONS, &[("update", "published")], count);
-        // When that was counted, the last ones may have waited for company. What is sent next,
-        // be it a sign of life, brings them.
+        // The last sessions may have been counted before they were sent. The next datagram, even a
+        // keep-alive, carries them.
         let sent: (_, &[_]) = ("lariat_cluster_datagrams_total", &[("direction", "sent")]);
         let before = self.sum(node, sent.0, sent.1);
         self.wait_from(node, sent.0, sent.1, before + 1.0);
     }
 
-    /// The terminator of this number dies as in a crash of its host.
+    /// Kills the terminator of this number, as a crash of its host would.
     pub(super) fn kill(&self, node: usize) {
         let lariat = &self.nodes[node].lariat;
         for process in [lariat.supervisor(), lariat.worker_process()] {
@@ -195,12 +195,12 @@ impl Farm {
         *lariat = start(host, configuration);
     }
 
-    /// A load, in the midst of which one terminator dies.
+    /// Runs a load in the midst of which one terminator dies.
     pub(super) fn lose_one(&self, arguments: &str) -> Record {
         self.loaded(arguments, || self.kill(1))
     }
 
-    /// A load, in the midst of which something happens.
+    /// Runs a load in the midst of which `happen` is called.
     pub(super) fn loaded(&self, arguments: &str, happen: impl FnOnce()) -> Record {
         let load = Load::by(self.clients.command(&lab::command()))
             .arg("https://localhost/")
@@ -219,22 +219,22 @@ impl Farm {
         record
     }
 
-    /// Handshakes of the two that live.
+    /// Returns the handshakes of the two that live.
     fn served(&self) -> f64 {
         let served = |node| self.sum(node, "lariat_handshakes_total", &[]);
         served(0) + served(2)
     }
 }
 
-/// Sessions are waited for as long as may be: a busy host is not slow.
+/// Longest wait for sessions, because a busy host is not a slow one.
 pub(super) const WAIT: &str = "fetch-timeout = \"100ms\"";
 
-/// The table of a cluster with these keys of its peers.
+/// Makes the table of a cluster with these keys of its peers.
 fn cluster(peers: &str) -> String {
     format!("[cluster]\nsecret = SECRET\n[cluster.peers]\n{peers}\n")
 }
 
-/// At port 443 of a host, before these servers.
+/// Makes a service at port 443 of a host, before these servers.
 fn service(site: &Site, host: &Host, servers: &[SocketAddr]) -> Service {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
     Service::new(site, &servers[0]).at(host.at(443)).servers(&format!("{servers:?}"))

@@ -5,7 +5,7 @@ use suite::weather::Weather;
 
 use super::farm::{CLIENTS, Farm, TRANSACTIONS, WAIT};
 
-/// Checks that nothing failed but what was in progress at the node that died.
+/// Checks that only transactions in progress at the dead node failed.
 pub(super) fn assert_few_failed(record: &Record) {
     let [attempted, _, failed] = record.totals();
     assert!(failed <= CLIENTS, "{failed} of {attempted}: {:?}", record.failures());
@@ -30,7 +30,7 @@ fn stateless_sessions_are_all_resumed_elsewhere() {
     }
 }
 
-/// Without a cache in common, affinity keeps what the living nodes have.
+/// Without a shared cache, affinity keeps the sessions of the living nodes.
 #[test]
 fn session_ids_of_the_living_are_kept_by_affinity() {
     let Some(farm) = Farm::start("") else {
@@ -53,7 +53,7 @@ pub(super) fn assert_resumed_by_id(record: &Record) {
     assert!(by_id >= record.totals()[1] - full);
 }
 
-/// Peers have what the dead one had.
+/// Peers have the sessions of the dead one.
 #[test]
 fn session_ids_are_all_resumed_elsewhere_by_peers() {
     let Some(farm) = Farm::with_peers(Weather::default(), 1, WAIT) else {
@@ -77,7 +77,7 @@ fn session_ids_are_resumed_elsewhere_by_peers_that_miss_datagrams() {
         assert_few_failed(&record);
         let [full, by_id, ..] = record.kinds();
         eprintln!("{weather:?}: {by_id} resumed, {full} full");
-        // Of the four or so that move, one may be missed.
+        // Perhaps four sessions move; one may be missed.
         assert!(full <= CLIENTS + record.totals()[2] + 2, "{full} full");
     }
 }

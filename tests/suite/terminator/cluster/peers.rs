@@ -14,7 +14,7 @@ pub(super) struct Farm {
     pub(super) site: Site,
     server: Server,
     secret: PathBuf,
-    /// The address for datagrams of each; the last is the test's.
+    /// Address for datagrams of each; the last is the test's.
     pub(super) places: Vec<SocketAddr>,
     services: Vec<Service>,
     /// More keys of `cluster.peers`, and tables behind them.
@@ -22,7 +22,7 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// A farm of `hosts` hosts, none of which runs yet.
+    /// Makes a farm of `hosts` hosts, none of which runs yet.
     pub(super) fn new(hosts: u8) -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let secret = site.path("cluster.key");
@@ -43,7 +43,7 @@ impl Farm {
         }
     }
 
-    /// A host's configuration with these secrets.
+    /// Returns a host's configuration with these secrets.
     pub(super) fn configuration(&self, host: usize, secrets: &[&Path]) -> String {
         let others = self.places.iter().enumerate();
         let others = others.filter(|(place, _)| *place != host);
@@ -63,7 +63,7 @@ impl Farm {
         Lariat::start(&self.configuration(host, &[&self.secret]))
     }
 
-    /// The test's own socket, among those that datagrams for all are sent to.
+    /// Opens the test's own socket, among those that datagrams for all are sent to.
     pub(super) fn spy(&self) -> UdpSocket {
         let socket = UdpSocket::bind(self.places.last().unwrap()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -74,8 +74,8 @@ impl Farm {
         client.visit(self.services[host].address)
     }
 
-    /// Full handshakes with a host, one after the other: how long the middle one took, and how
-    /// long one of a hundred.
+    /// Makes full handshakes with a host, one after the other; returns the median time and the 99th
+    /// percentile.
     fn handshakes(&self, host: usize) -> [Duration; 2] {
         let handshake = |_| {
             let (client, begun) = (Client::without_tickets(&self.site), Instant::now());
@@ -88,7 +88,7 @@ impl Farm {
     }
 }
 
-/// Waits until a host hears this number of peers.
+/// Waits until a host receives from this number of peers.
 pub(super) fn hears(lariat: &Lariat, count: f64) {
     lariat.wait_for_metric("lariat_cluster_peers", &[], count);
 }
@@ -115,7 +115,7 @@ fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_k
     stored(&second, 20.0);
     first.signal(Signal::TERM);
     first.wait();
-    // It sends what is in its memory, and not what its process has seen.
+    // The host sends its stored sessions, not only those that its present process has made.
     second.kill_worker_process();
     let third = farm.start(2);
     stored(&third, 20.0);
@@ -136,7 +136,7 @@ fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
     second.wait_for_line(&["\"session_tier\":\"peers\"", "\"handshake\":\"session-id\""]);
     drop(first);
-    // Of a session that nobody has, the handshake goes on without it.
+    // If nobody has the session, the handshake goes on without it.
     let alone = Service::new(&farm.site, &farm.server);
     let _alone = alone.start();
     let stranger = Client::without_tickets(&farm.site);
@@ -171,7 +171,7 @@ fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
     drop(apart);
     let hosts = [farm.start(0), farm.start(1)];
     hosts.iter().for_each(|host| hears(host, 1.0));
-    // All but the first of each of the two clients, and what a busy host was late with.
+    // All but the first of each of the two clients, and those that a busy host sent late.
     let moved = load();
     assert!((30..=38).contains(&moved), "{moved}");
 }
@@ -211,7 +211,7 @@ fn a_session_of_tls13_that_was_used_up_on_one_host_is_gone_on_the_others() {
     let hosts = [farm.start(0), farm.start(1)];
     hosts.iter().for_each(|host| hears(host, 1.0));
     let file = farm.site.path("session");
-    // It sends a line and waits for the echo: the session comes before.
+    // The client sends a line and waits for the echo: the session comes before.
     let visit = |host: usize, option| {
         let options = ["-tls1_3", option, file.to_str().unwrap()];
         let mut talk = Talk::start(&farm.site, farm.services[host].address, &options);
@@ -301,7 +301,7 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     rejected(&hosts[1], "malformed", 1.0);
     send(&changed(4), 1);
     rejected(&hosts[1], "unknown-secret", 1.0);
-    // Sender, boot, sequence, time, what is encrypted, and its tag.
+    // Sender, boot, sequence, time, ciphertext, and its tag.
     for place in [8, 16, 31, 39, 40, sample.len() - 1] {
         send(&changed(place), 1);
     }
@@ -310,7 +310,7 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     rejected(&hosts[1], "replayed", 1.0);
     send(sample, 0);
     rejected(&hosts[0], "reflected", 1.0);
-    // Who has not seen it before takes it for old: it was sent before this process began.
+    // A process that has not seen it takes it for old: it was sent before this process began.
     hosts[1].kill_worker_process();
     hears(&hosts[1], 1.0);
     send(sample, 1);
@@ -318,19 +318,19 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     assert_eq!(of_time(&hosts), [0.0, 0.0], "a start is no fault");
 }
 
-/// Datagrams that each host has dropped for their time.
+/// Returns the datagrams that each host has dropped because of their time.
 fn of_time(hosts: &[Lariat; 2]) -> [f64; 2] {
     let reason = [("reason", "out-of-time")];
     let name = "lariat_cluster_datagrams_rejected_total";
     hosts.each_ref().map(|host| host.sum(name, &reason))
 }
 
-/// Somebody sends on what one host sends, from a place of their own.
+/// A thief forwards one host's datagrams from a place of their own.
 #[test]
 fn nobody_is_answered_at_a_place_that_is_no_peers() {
     let farm = Farm::new(2);
     let (spy, thief) = (farm.spy(), UdpSocket::bind("127.0.0.9:0").unwrap());
-    // It sends to the spy alone, and what comes from there is the thief's.
+    // The host sends only to the spy, and what comes from there is the thief's.
     let all = farm.configuration(0, &[&farm.secret]);
     let first = Lariat::start(&all.replace(&format!("\"{}\", ", farm.places[1]), ""));
     let client = Client::without_tickets(&farm.site);
@@ -352,7 +352,7 @@ fn nobody_is_answered_at_a_place_that_is_no_peers() {
     drop(first);
 }
 
-/// Datagrams of a flood at most, and handshakes beside it.
+/// Largest number of datagrams of a flood, and handshakes beside it.
 const FLOOD: usize = 400_000;
 const HANDSHAKES: usize = 200;
 
@@ -367,12 +367,12 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     stored(&hosts[1], 1.0);
     let sample = seen_until_session(&spy, farm.places[0]).pop().unwrap();
     let quiet = farm.handshakes(1);
-    // What the flood itself costs: nobody reads it there.
+    // Cost of the flood itself: nobody reads it there.
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     let elsewhere = flooded(&spy, &sample, sink.local_addr().unwrap(), || farm.handshakes(1));
     let here = flooded(&spy, &sample, farm.places[1], || {
         let times = farm.handshakes(1);
-        // What others ask of the process is answered as well.
+        // Other requests to the process are answered as well.
         hosts[1].reload().success();
         assert_has(hosts[1].ask("status").success(), "1 of 2 peers heard");
         times
@@ -383,7 +383,7 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     for reason in ["malformed", "version", "unknown-secret", "forged", "replayed"] {
         rejected(&hosts[1], reason, 100.0);
     }
-    // Its own and that of the other host; of the flood nothing.
+    // The host's own sessions and that of the other; none of the flood.
     let made = 3 * HANDSHAKES;
     let entries = hosts[1].sum("lariat_session_cache_entries", &[]);
     assert_eq!(entries, made as f64 + 1.0);
@@ -391,7 +391,7 @@ fn a_flood_of_all_that_can_be_sent_disturbs_no_handshake_and_brings_nothing() {
     assert_eq!(farm.visit(&old, 1), HandshakeKind::Resumed);
 }
 
-/// Does something while a place is flooded.
+/// Acts while a place is flooded.
 fn flooded<T>(spy: &UdpSocket, sample: &[u8], target: SocketAddr, act: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     let flood = || {
@@ -409,7 +409,7 @@ fn flooded<T>(spy: &UdpSocket, sample: &[u8], target: SocketAddr, act: impl FnOn
     })
 }
 
-/// One of a flood: each way to change what was heard, in turn.
+/// Sends one datagram of a flood: each way to change a received one, in turn.
 fn send_one(spy: &UdpSocket, sample: &[u8], number: usize, target: SocketAddr) {
     let mut datagram = sample.to_vec();
     let last = datagram.len() - 1;
@@ -417,7 +417,7 @@ fn send_one(spy: &UdpSocket, sample: &[u8], number: usize, target: SocketAddr) {
         0 => datagram.truncate(50),
         1 => datagram[0] ^= 1,
         2 => datagram[4] ^= 1,
-        // Another sender, boot, number; another body.
+        // Changed sender, boot, number; changed body.
         3 => datagram[8 + number / 8 % 8] ^= number as u8 | 1,
         4 => datagram[16 + number / 8 % 8] ^= number as u8 | 1,
         5 => datagram[24..32].copy_from_slice(&(number as u64).to_be_bytes()),
@@ -443,7 +443,7 @@ fn a_flood_by_who_has_no_secret_costs_no_peer_its_datagrams() {
     flood(100);
     rejected(&hosts[1], "rate-limited", 1.0);
     for made in 1..=10 {
-        // More than what the stranger may send since the last ones.
+        // More than the stranger's allowance since the last ones.
         flood(30);
         let client = Client::without_tickets(&farm.site);
         assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
@@ -451,7 +451,7 @@ fn a_flood_by_who_has_no_secret_costs_no_peer_its_datagrams() {
     }
 }
 
-/// Datagrams up to the first one from there that carries more than signs of life.
+/// Returns datagrams up to the first one from there that carries more than keep-alives.
 pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     loop {
@@ -464,8 +464,8 @@ pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u
     }
 }
 
-/// It derives the keys of tickets and datagrams from roots, from which those by which supervisors
-/// talk cannot be told.
+/// The worker process derives the keys of tickets and datagrams from roots, from which the keys of
+/// the supervisors' messages cannot be computed.
 #[test]
 fn a_worker_process_does_not_know_the_clusters_secret() {
     if !geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Hosts that share their sessions by datagrams, between which some are lost, or all.
+//! Hosts that share their sessions by datagrams, some or all of which are lost on the way.
 
 use suite::prelude::*;
 use suite::weather::Weather;
@@ -7,12 +7,12 @@ use super::farm::{Farm, WAIT};
 
 const CLIENTS: usize = 300;
 
-/// Datagrams overtake each other and come twice, and `lost` of a thousand are lost.
+/// Returns weather in which datagrams overtake, repeat, and `lost` of 1,000 are lost.
 fn storm(lost: usize) -> Weather {
     Weather { lost, repeated: 200, delay: Duration::from_millis(3), ..Weather::default() }
 }
 
-/// How many of the sessions of a host that dies are resumed by the two others.
+/// Returns how many sessions of a host that dies are resumed by the two others.
 fn resumed_after_death(weather: Weather, seed: u64) -> Option<usize> {
     let farm = Farm::with_peers(weather, seed, WAIT)?;
     (0..3).for_each(|node| farm.hears(node, 2.0));
@@ -39,9 +39,9 @@ fn resumed_after_death(weather: Weather, seed: u64) -> Option<usize> {
     Some(resumed)
 }
 
-/// A session is missing if its datagram was lost, and the other host that lives has lost it too or
-/// two questions or their answers: of 1 %, one in ten thousand. Of 10 %, 1.3 % are missing, 4 of
-/// 300: more than 15 are as good as impossible, and 30 would be missing if nobody asked.
+/// A session is missing if its datagram was lost, and the other living host has lost it too or two
+/// questions or their answers: of 1 %, one in ten thousand. Of 10 %, 1.3 % are missing, 4 of 300:
+/// more than 15 are practically impossible, and 30 would be missing if nobody asked.
 #[test]
 fn the_session_ids_of_a_host_that_dies_are_resumed_on_the_others_whatever_the_weather() {
     for (weather, seed, least) in
@@ -97,8 +97,8 @@ fn groups_of_multicast_share_sessions_and_a_host_that_starts_again_catches_up() 
     }
 }
 
-/// Counts how many sessions of a host are resumed on another so far away that has lost all it had.
-/// On a busy machine its first round trips are longer than the way: it may want to measure more.
+/// Counts how many sessions of a host are resumed on another so far away that has lost all its own.
+/// On a busy machine its first round trips are longer than the way: it may need to measure more.
 fn fetched_from_afar(way: Duration, is_waited_for: bool) -> Option<usize> {
     let weather = Weather { way, ..Weather::default() };
     let mut farm = Farm::with_peers(weather, 5, "resync-rate = 0")?;

@@ -1,4 +1,4 @@
-//! Operators are told of the peers; datagrams that bring nothing cost little.
+//! Operators see the peers; useless datagrams cost little.
 
 use std::net::UdpSocket;
 
@@ -29,7 +29,7 @@ fn a_peer_that_is_missing_gone_or_back_is_said_and_shown() {
         text.matches(&format!("{peer} is not heard")).count() == 2
     });
     assert_has(first.ask("status").success(), "SILENT");
-    // It is another one at the same address, and the same peer to who looks.
+    // The new process at the same address is the same peer to an operator.
     let _second = farm.start(1);
     until_true("the other one to be shown alone", || {
         let text = first.ask("status").success();
@@ -51,7 +51,7 @@ fn a_secret_that_differs_and_a_time_that_is_off_are_said_and_shown() {
     hosts[0].wait_for_stderr(&format!("{from}encrypted with a secret"));
     rejected(&hosts[0], "unknown-secret", 1.0);
     assert_has(hosts[0].ask("status").success(), " unknown-secret");
-    // What somebody holds back has the time of a clock that is late.
+    // A datagram that is held back has the time of a late clock.
     let old = next_after(&spy, farm.places[0], 0);
     next_after(&spy, farm.places[0], time_ms(&old) + 1500);
     spy.send_to(&old, farm.places[1]).unwrap();
@@ -62,7 +62,7 @@ fn a_secret_that_differs_and_a_time_that_is_off_are_said_and_shown() {
     assert_has(hosts[1].ask("status").success(), " out-of-time");
 }
 
-/// A datagram from there with a later time than that.
+/// Returns a datagram from there with a later time than that.
 fn next_after(spy: &UdpSocket, from: SocketAddr, after_ms: u64) -> Vec<u8> {
     loop {
         let mut room = [0; 2000];
@@ -111,12 +111,12 @@ fn a_host_that_is_upgraded_again_and_again_shares_on() {
     }
 }
 
-/// Datagrams of each kind, and how many are sent before they are seen to be counted: the socket's
-/// buffer holds them.
+/// Datagrams of each kind, and how many are sent before they must be counted: the socket's buffer
+/// holds them.
 const DATAGRAMS: usize = 4000;
 const AT_ONCE: usize = 100;
 
-/// The guide's numbers of the CPU per datagram are printed here.
+/// Prints the guide's numbers of CPU time per datagram.
 #[test]
 fn what_each_kind_of_datagram_costs_that_is_dropped() {
     let mut farm = Farm::new(2);
@@ -143,7 +143,7 @@ fn what_each_kind_of_datagram_costs_that_is_dropped() {
             for _ in 0..AT_ONCE {
                 spy.send_to(datagram, farm.places[host]).unwrap();
             }
-            // A datagram of this kind that is let through now and then is no part of the kind.
+            // An accepted datagram of this kind now and then does not count.
             let least = before + (sent * AT_ONCE) as f64 * 0.9;
             rejected(&hosts[host], reason, least);
         }

@@ -1,4 +1,4 @@
-//! False stores: one sends without end, one names hosts for us to give our password to.
+//! False stores: one sends without end, one names hosts that should get our password.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -9,13 +9,13 @@ use testkit::authority::Trait;
 
 const FAILURES: &str = "lariat_cluster_store_failures_total";
 
-/// A poser gets rid of no more until the host has closed: sockets hold some MiB of it.
+/// More bytes than a poser can send before the host closes: sockets hold some MiB of them.
 const SENT_BYTES_MAX: usize = 32 << 20;
 
-/// More than a host with one idle service needs, and less than what was sent.
+/// More than a host with one idle service needs, and less than was sent.
 const MEMORY_KIB_MAX: u64 = 24 << 10;
 
-/// A host with these keys of `cluster.store`.
+/// Starts a host with these keys of `cluster.store`.
 fn start(keys: &str) -> (Lariat, Site, Server) {
     let (site, server, service) = set_up(Behaviour::Echo);
     let secret = site.write("cluster.key", SECRET);
@@ -28,8 +28,8 @@ fn start(keys: &str) -> (Lariat, Site, Server) {
 
 const SECRET: &str = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/";
 
-/// Answers a number of requests, each of which comes in one piece, and then repeats a text for ever
-/// or a number of times; counts the bytes until the host has closed.
+/// Answers a number of requests, each of which comes in one piece, and then repeats a text without
+/// end or a number of times; counts the bytes until the host has closed.
 fn flood(
     answers: usize,
     first: &'static [u8],
@@ -47,7 +47,7 @@ fn flood(
             said = stream.write_all(then);
             count += then.len();
         }
-        // One that says no more waits for the host's end.
+        // A poser that sends no more waits for the host's end.
         let _ended = stream.read_to_end(&mut Vec::new());
         let _over = sender.send(count);
     });
@@ -79,7 +79,7 @@ fn a_store_that_sends_without_end_is_dropped_before_it_costs_memory() {
     }
 }
 
-/// A node of a cluster, or a sentinel, that takes any password and answers each request with this.
+/// Starts a cluster node or sentinel that takes any password and always answers this.
 fn poser(answer: &str) -> SocketAddr {
     let answer = answer.to_owned();
     scripted::serve(move |stream| {
@@ -95,7 +95,7 @@ fn poser(answer: &str) -> SocketAddr {
     })
 }
 
-/// Nodes are asked in the order of their addresses as long as nobody says who has a slot.
+/// Nodes are asked in the order of their addresses as long as the owner of a slot is unknown.
 #[test]
 fn a_node_that_loads_or_was_cut_off_is_not_asked_for_ever() {
     let node = |host, answer: &'static [u8]| {

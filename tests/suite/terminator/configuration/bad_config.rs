@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Refused with code 2, and every one of these words.
+/// Checks a refusal with code 2, and every one of these words.
 fn assert_refused(answer: &Finished, words: &[&str]) {
     assert_eq!(answer.code(), 2, "{answer:?}");
     for word in words {
@@ -266,7 +266,7 @@ fn a_place_that_cannot_be_written_to_is_told_before_serving() {
     assert_refused(&answer, &["as a full path, of at most 107", "choose a shorter path"]);
 }
 
-/// A key that cannot be read has its default meanwhile, which is nobody's wish.
+/// A key that cannot be read has its default meanwhile, which nobody has chosen.
 #[test]
 fn a_number_that_is_none_is_written_out_and_its_default_judged_by_nobody() {
     let (site, _server, service) = set_up(Behaviour::Echo);

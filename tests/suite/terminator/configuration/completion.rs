@@ -3,7 +3,7 @@
 use suite::lariat::{self, path_to};
 use suite::prelude::*;
 
-/// Bash's proposals for the last of these words, as it divides a line into them.
+/// Returns Bash's proposals for the last of these words, as it divides a line into them.
 fn proposed(mut program: Command, name: &str, words: &[&str]) -> Vec<String> {
     let folder = Directory::new();
     folder.write("lariat.toml", "");

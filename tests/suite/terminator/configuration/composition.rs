@@ -4,7 +4,7 @@ use std::fs;
 
 use suite::prelude::*;
 
-/// A service of a file that another includes: what all have in common is left out.
+/// Makes a service of a file that another includes, without what all have in common.
 fn short(name: &str, service: &Service) -> String {
     let address = service.address;
     format!("[[service]]\nname = '{name}'\nfront.listen = ['{address}']\n")
@@ -55,7 +55,7 @@ fn files_come_and_go_by_reload_and_variables_outlive_an_upgrade() {
     lariat.reload().success();
     assert_eq!(hello(&services[1]), "hello");
 
-    // A fault is told in the file that holds it, and nothing changes.
+    // A fault is reported in the file that holds it, and nothing changes.
     fs::write(folder.join("three.toml"), "[[service]]\nname = 'a'\nlisen = 1\n").expect("a file");
     let told = lariat.reload();
     told.assert_stderr("conf.d/three.toml:3:1");

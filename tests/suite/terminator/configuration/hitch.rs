@@ -1,5 +1,5 @@
 //! `lariat hitch` in the place of hitch: its command line, background, signals, exit codes; and the
-//! file that an import of its makes.
+//! file that an import of its own makes.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn hitch(arguments: &[&str]) -> Command {
     hitch
 }
 
-/// The process whose number a file has; killed at the end if it is still there.
+/// The process whose number a file has; killed at the end if it still runs.
 struct InBackground(Pid);
 
 impl InBackground {
@@ -76,7 +76,7 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
     s_client(&site, first, &["-noservername"]).assert_stdout("subject=CN = last.example");
 
     let log = || fs::read_to_string(site.path("hitch.log")).unwrap_or_default();
-    // A slip of the keyboard opens no service.
+    // A typing error opens no service.
     for (slip, words) in [
         ("backlog = many\n", "`many` is no number"),
         ("client-verfy = required\n", "has no such option"),
@@ -119,11 +119,11 @@ fn what_hitch_refuses_ends_with_1() {
         told.assert_stderr(words);
         assert_eq!(told.code(), 1, "{told:?}");
     }
-    // A fault of what the file means is told at the file's line.
+    // A fault in a file's meaning is reported at the file's line.
     let file = site.write("wrong.conf", format!("pem-file = {certificate:?}\nuser = \"nosuch\"\n"));
     let told = test(&[&format!("--config={}", file.display())]);
     told.assert_fails(1, &["there is no user `nosuch`", "wrong.conf:2"]);
-    // RSA key exchange: said, and served without it.
+    // RSA key exchange: reported, and served without it.
     let told = test(&["--ciphers=AES128-SHA:ECDHE-ECDSA-AES128-GCM-SHA256", &certificate]);
     assert_eq!(told.code(), 0, "{told:?}");
     assert_eq!(run(&mut hitch(&["--help"])).code(), 0);

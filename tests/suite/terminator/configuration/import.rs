@@ -1,4 +1,4 @@
-//! `lariat import`: what it writes can be served, and what it cannot say it reports.
+//! `lariat import`: its output can be served, and what cannot be expressed is reported.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn import(kind: &str, file: &Path) -> Finished {
     run(command().args(["import", kind]).arg(file))
 }
 
-/// Imports a file and checks the outcome, which nothing may be wrong with.
+/// Imports a file and checks that the outcome is valid.
 #[track_caller]
 fn assert_imported(site: &Site, kind: &str, text: &str) -> Finished {
     let imported = import(kind, &site.write("old.conf", text));
@@ -22,7 +22,7 @@ fn assert_imported(site: &Site, kind: &str, text: &str) -> Finished {
     imported
 }
 
-/// A site with a second certificate, a folder of certificates, and their names for a file.
+/// Makes a site with a second certificate, a folder of certificates, and their names for a file.
 fn site_of_many() -> (Site, impl Fn(&str) -> String) {
     let site = Site::new();
     site.leaf(&["other.example"]).write(&site.directory, "other.pem");
@@ -260,7 +260,7 @@ fn a_line_of_a_list_that_refuses_clients_is_never_dropped() {
         imported.assert_stderr("frontend a: left out: without `verify required`");
         assert!(!imported.stderr.contains("verify: mapped: without effect"), "{imported:?}");
     }
-    // The first certificate is that of unknown names.
+    // Unknown names get the first certificate.
     let imported = imported("SITE/other.pem VERIFY\nSITE/site.pem\n");
     imported.assert_stderr("frontend a: left out: without `verify required`");
 }
@@ -342,12 +342,12 @@ fn the_program_is_named_whose_file_is_given_to_another_command() {
     }
 }
 
-/// Lists of options with values, one a line, in which files are named by `/etc/`.
+/// Returns lists of options with values, one a line, in which files are named by `/etc/`.
 fn options(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A site with the files that the lists name, and a function that names them there.
+/// Makes a site with the files that the lists name, and a function that names them there.
 fn site_of_lists() -> (Site, impl Fn(String) -> String) {
     let (site, filled) = site_of_many();
     let (_, key) = site.leaf(&["other.example"]).write_apart(&site.directory, "apart");
@@ -479,7 +479,7 @@ fn no_keyword_of_the_installed_haproxy_is_unknown() {
     assert_eq!(unknown, Vec::<&str>::new());
 }
 
-/// A file of nginx with these directives, each with the name of its block before it.
+/// Makes a file of nginx with these directives, each with the name of its block before it.
 fn file_of_nginx(directives: &[&str]) -> String {
     let within = |block: &str| {
         let of_block = directives.iter().filter_map(|line| {
@@ -512,7 +512,7 @@ fn file_of_nginx(directives: &[&str]) -> String {
 fn every_directive_of_nginx_can_be_served() {
     let (site, renamed) = site_of_lists();
     let list = include_str!("../../../../crates/terminator/import/tests/manual/nginx.txt");
-    // There is no response of OCSP here.
+    // There is no OCSP response here.
     let lines = options(list).filter(|line| !line.contains("ssl_stapling_file"));
     let lines: Vec<_> = lines.collect();
     for some in lines.chunks(20) {
@@ -530,7 +530,7 @@ fn a_file_of_nginx_can_be_served() {
         ssl_certificate other.pem; ssl_certificate_key other.pem;
         location / { proxy_pass http://web; proxy_set_header Host $host; } }";
     site.write("sites/other.conf", server);
-    // It has servers of its own: those of another would be reached by its name in Host.
+    // The service has servers of its own: another's would be reached by its name in Host.
     let closed = server.replace(".other", "closed").replace("http://web", "http://10.0.0.9");
     site.write("sites/closed.conf", closed.replace("location / {", "auth_basic a; location / {"));
     let text = filled(

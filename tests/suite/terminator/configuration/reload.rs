@@ -75,11 +75,11 @@ fn an_expired_certificate_is_named_once() {
     assert_eq!(told.code(), 0, "{told:?}");
     assert_eq!(told.stderr.matches("expired").count(), 1, "{told:?}");
     let first = told.stderr.lines().next().unwrap();
-    // A check says the same; nothing is refused for it.
+    // A check reports the same; nothing is refused for it.
     assert!(first.starts_with("warning: service `"), "{told:?}");
     assert!(first.contains("site.pem: the certificate expired"), "{told:?}");
     told.assert_stderr("\nhint: renew it");
-    // What cannot be served is told as by a check.
+    // A certificate that cannot be served is reported as by a check.
     site.write("site.pem", "nothing");
     let told = lariat.reload();
     assert_eq!(told.code(), 5, "{told:?}");
@@ -145,7 +145,7 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     let status = lariat.status();
     let skipped = status["services"][0]["certificates_skipped"][0].as_str();
     assert!(skipped.is_some_and(|why| why.contains("live/b/fullchain.pem:1")));
-    // One at least is left.
+    // At least one is left.
     site.write("live/a/fullchain.pem", "cut");
     let told = lariat.reload();
     assert_ne!(told.code(), 0, "{told:?}");

@@ -16,7 +16,7 @@ fn wait_for(site: &Site, service: &Service, name: &str) {
     });
 }
 
-/// How many reloads ended so.
+/// Returns how many reloads had this result.
 fn reloads(lariat: &Lariat, result: &str) -> f64 {
     lariat.sum("lariat_reloads_total", &[("result", result)])
 }
@@ -34,7 +34,7 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
     lariat.configure(&(WATCHED.to_owned() + &text(&service)));
     wait_for(&site, &service, "other.example");
     lariat.wait_for_stderr("site.pem");
-    // Not watched any more, it is read when somebody says so.
+    // No longer watched, it is read only on demand.
     lariat.configure(&text(&service));
     until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
     site.leaf(&["third.example"]).write(&site.directory, "other.pem");

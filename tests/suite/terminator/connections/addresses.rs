@@ -1,7 +1,7 @@
-//! Addresses by which clients come in, and from which connections to servers come.
+//! Addresses at which clients come in, and from which connections to servers come.
 //!
-//! All that must not be seen outside happens at a host that the test makes, of which
-//! its threads and the programs that they start are.
+//! Traffic that must not be seen outside happens at a host that the test makes, to which its
+//! threads and the programs that they start belong.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ fn at_a_host(setup: &[&str], test: impl FnOnce() + Send) {
     }
 }
 
-/// A server that answers each connection with the address that it comes from.
+/// Starts a server that answers each connection with the address that it comes from.
 fn who_asks(address: &str) -> SocketAddr {
     serve_in_turn(address, |mut stream| {
         let peer = stream.peer_addr().map(|peer| peer.ip().to_string());
@@ -28,7 +28,7 @@ fn who_asks(address: &str) -> SocketAddr {
     })
 }
 
-/// The address from which the server says that a connection through the service comes.
+/// Returns the address from which, to the server, a connection through the service comes.
 fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
     let mut connection = client.try_connect(service.address).ok()?;
     let text = connection.read_to_end().ok()?;
@@ -65,7 +65,7 @@ fn a_reload_does_not_let_a_worker_process_choose_addresses() {
     assert!(seen_source(&Client::new(&site), &service).is_some());
 }
 
-/// The client's address comes in a PROXY header: it is of no host that exists.
+/// The client's address comes in a PROXY header: no host has it.
 #[test]
 fn servers_see_the_clients_own_address() {
     let setup = [
@@ -82,7 +82,7 @@ fn servers_see_the_clients_own_address() {
             "/proc/{}/status",
             lariat.worker_process().as_raw_nonzero()
         ));
-        // CAP_NET_RAW is number 13, and all that is left.
+        // CAP_NET_RAW is number 13, and the only one left.
         assert_has(status.unwrap(), "CapPrm:\t0000000000002000");
         let mut socket = TcpStream::connect(service.address).unwrap();
         let header = b"PROXY TCP4 10.9.0.2 10.9.1.2 4000 443\r\n";
@@ -126,7 +126,7 @@ fn a_listener_of_many_paths_serves_clients_of_one() {
     }
 }
 
-/// A count of MPTCP in the namespace of this thread.
+/// Returns a count of MPTCP in the namespace of this thread.
 fn mptcp_count(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").expect("the kernel has it");
     let mut rows = text.lines().filter_map(|row| row.strip_prefix("MPTcpExt:"));
@@ -136,7 +136,7 @@ fn mptcp_count(name: &str) -> u64 {
     value.expect("a count of this name").parse().unwrap()
 }
 
-/// Bytes that came by an interface of this thread's namespace.
+/// Returns the bytes that came by an interface of this thread's namespace.
 fn received_by(interface: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let row =
@@ -184,8 +184,8 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
     });
 }
 
-/// A link-local address is one of an interface's; each host has some, and the zone says which is
-/// meant (RFC 4007).
+/// A link-local address is one of an interface's; each host has some, and the zone selects one (RFC
+/// 4007).
 #[test]
 fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
     let setup = [

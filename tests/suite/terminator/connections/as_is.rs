@@ -1,4 +1,4 @@
-//! Bytes that are relayed as they come: plain TCP, and TLS that stays closed.
+//! Bytes that are relayed as they come: plain TCP, and TLS that is passed through.
 
 use suite::prelude::*;
 use suite::process::status_line;
@@ -107,12 +107,12 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     for (count, (offered, told)) in (1..).zip([
         (&[][..], None),
         (&["postgresql"], Some(&b"postgresql"[..])),
-        // Which of them the server will choose is not known.
+        // The server's choice among them is not known.
         (&["h2", "http/1.1"], None),
     ]) {
         let mut stream = tcp(service.address);
         let hello = hello(&names(&[b"localhost"]), &offering(offered));
-        // Every byte in a segment of its own, as far as the kernel lets it be.
+        // Every byte in a segment of its own, as far as the kernel allows.
         stream.set_nodelay(true).unwrap();
         for byte in &hello {
             stream.write_all(&[*byte]).unwrap();
@@ -127,7 +127,7 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     }
 }
 
-/// An extension that offers these application protocols; without any, no extension.
+/// Makes an extension that offers these application protocols; without any, no extension.
 fn offering(protocols: &[&str]) -> Vec<u8> {
     let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
     let list: Vec<u8> = protocols.iter().flat_map(each).collect();
@@ -193,7 +193,7 @@ fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
             // The first may have ended it.
             let _reset = forger.write_all(piece.as_bytes());
         }
-        // A write that was told of the reset leaves the end to the read.
+        // A write that failed by the reset leaves the end to the read.
         assert!(matches!(forger.read(&mut [0]), Ok(0) | Err(_)));
     }
     lariat.wait_for_reason("proxy-header-untrusted", 2);

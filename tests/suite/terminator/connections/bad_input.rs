@@ -1,4 +1,4 @@
-//! Bytes that are no proper TLS get the right alert or close, one reason, and touch nobody else.
+//! Invalid TLS gets the right alert or close, one reason, and touches nobody else.
 
 use suite::prelude::*;
 
@@ -14,7 +14,7 @@ fn wall(more: &str) -> Wall {
     Wall { site, service, lariat, server }
 }
 
-/// The answer to these bytes, to the end of the stream or its reset.
+/// Returns the answer to these bytes, to the end of the stream or its reset.
 fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = tcp(address);
     let _closed_early = stream.write_all(bytes);
@@ -24,12 +24,12 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// An alert record that says `description`, fatal.
+/// Reports whether the answer is a fatal alert record with this description.
 fn is_alert(answer: &[u8], description: u8) -> bool {
     matches!(answer, [0x15, 3, _, 0, 2, 2, what] if *what == description)
 }
 
-/// A handshake record that holds a ClientHello of this version without extensions.
+/// Makes a handshake record that holds a ClientHello of this version without extensions.
 fn hello(version: u8) -> Vec<u8> {
     let mut body = vec![3, version];
     body.extend([7; 32]);

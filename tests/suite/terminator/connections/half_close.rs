@@ -32,7 +32,7 @@ fn a_client_still_speaks_after_the_servers_end() {
     lariat.wait_for_reason("backend-closed", 2);
 }
 
-/// It answers before it has read all, and closes: the kernel then sends a reset.
+/// The server answers before it has read all, and closes: the kernel then sends a reset.
 #[test]
 fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
     static ANSWER: [u8; 20_000] = [b'E'; 20_000];

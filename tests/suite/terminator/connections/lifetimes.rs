@@ -1,10 +1,10 @@
-//! How long a connection lasts, and how a peer that is gone is noticed.
+//! Limits of a connection's life, and detection of a lost peer.
 
 use suite::patience::pause;
 use suite::prelude::*;
 
-/// Seconds until the kernel asks whether the peer of an established connection is still there, by
-/// the ports of its ends; `None` = it does not ask.
+/// Returns the seconds until the kernel probes the peer of an established connection, by the ports
+/// of its ends; `None` = it does not probe.
 fn next_probe(is_it: impl Fn(u16, u16) -> bool) -> Option<u64> {
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).expect("the kernel wrote it");
     let port = |end: &str| end.rsplit(':').next().map(hexadecimal).unwrap_or_default() as u16;
@@ -53,7 +53,7 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     }
 }
 
-/// How many packets without data the kernel has kept from listeners that wait for data.
+/// Returns how many packets without data the kernel has kept from listeners that wait for data.
 fn deferred() -> u64 {
     let table = fs::read_to_string("/proc/net/netstat").expect("there is TCP");
     let mut rows = table.lines().filter(|line| line.starts_with("TcpExt:"));

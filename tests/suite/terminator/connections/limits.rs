@@ -7,7 +7,7 @@ use suite::scripted::read_record;
 fn connections_beyond_the_limit_are_ended_and_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).more("limits = { connections = 2 }");
-    // Of two workers each may get both connections or none.
+    // Each of two workers may get both connections or none.
     let lariat = service.start_with("[workers]\nthreads = 2");
     let client = Client::new(&site);
     let connect = || client.echo(service.address);
@@ -36,7 +36,7 @@ fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
     assert_eq!(line["fault"], "host", "{line}");
 }
 
-/// How often one more client comes, each time behind [`ATTACKERS_PER_ROUND`] attackers.
+/// Rounds in which one more client comes, each time behind [`ATTACKERS_PER_ROUND`] attackers.
 const ROUNDS: usize = 40;
 
 const ATTACKERS_PER_ROUND: usize = 5;
@@ -44,7 +44,7 @@ const ATTACKERS_PER_ROUND: usize = 5;
 /// As many as hold all places of the limits below.
 const PLACES: usize = 20;
 
-/// A client's hello, as it goes over the wire.
+/// Returns a client's hello, as it goes over the wire.
 fn hello(site: &Site) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -57,7 +57,7 @@ fn hello(site: &Site) -> Vec<u8> {
     hello
 }
 
-/// All places are held by attackers, and more of them come all the time.
+/// Runs clients while attackers hold all places, and more of them come all the time.
 fn attacked<A>(lariat: &Lariat, mut attacker: impl FnMut() -> A, mut client: impl FnMut()) {
     let mut attackers: Vec<A> = (0..PLACES).map(|_| attacker()).collect();
     for _ in 0..ROUNDS {

@@ -87,7 +87,7 @@ fn all_addresses_of_ipv6_alone_leave_those_of_ipv4_to_another() {
     lariat.reload_with(&format!("{six}{four}"));
     until_true("IPv4 is another's", || page("127.0.0.1").stdout == "four");
     assert_eq!(page("[::1]").success(), "six");
-    // Another program may have it as well.
+    // A different program may listen there as well.
     lariat.reload_with(&six);
     until_true("IPv4 is nobody's", || !page("127.0.0.1").status.success());
     TcpListener::bind(("0.0.0.0", port)).unwrap();

@@ -56,7 +56,7 @@ fn a_hello_in_pieces_of_one_byte_is_a_hello() {
     assert_eq!(curl_tls(&site, through).run().success(), "hello");
 }
 
-/// A TCP relay that sends what comes from the client a byte a segment.
+/// Starts a TCP relay that sends the client's bytes in segments of one byte.
 fn one_byte_relay(target: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Services that share an address: a client's hello says which one it is for.
+//! Services that share an address: a client's hello selects one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use suite::lariat::command;
 use suite::prelude::*;
 use suite::scripted::{hello, names};
 
-/// Three services at one address: `shop` and `mail` terminate TLS, the TLS of `blog` stays closed.
+/// Three services at one address: `shop` and `mail` terminate TLS, `blog` passes it through.
 struct Shared {
     site: Site,
     address: SocketAddr,
@@ -55,7 +55,7 @@ impl Shared {
             .run()
     }
 
-    /// Sends a hello to the service whose TLS stays closed, and waits until its server has it.
+    /// Sends a hello to the service that passes TLS through, and waits until its server has it.
     fn pass(&self, hello: &[u8]) {
         let _open = raw(self.address, hello);
         self.servers[2].wait_until(|all| all.iter().any(|one| one.bytes == hello));
@@ -152,7 +152,7 @@ fn a_session_of_one_service_opens_no_other_at_the_address() {
         let ca = shared.site.ca();
         let required = format!("client-certificates = {{ mode = 'required', ca = [{ca:?}] }}");
         shared.mail = shared.mail.tls(&required);
-        // Tickets of TLS 1.3 come with what a server says at once, and the client reads to its end.
+        // Tickets of TLS 1.3 come with the server's first bytes, and the client reads to its end.
         let speaker = Server::start(Behaviour::Speak(b"hello".to_vec()));
         shared.shop = shared.shop.servers(&format!("['{}']", speaker.address()));
         let toml = format!("[resumption]\ntls13 = '{sessions}'\n{}", shared.toml());
@@ -250,7 +250,7 @@ fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
         (hello(&names(&[b"a\0.example"]), &[]), "name-missing"),
         (hello(&names(&[&long]), &[]), "name-missing"),
         (hello(&names(&[b""]), &[]), "hello-malformed"),
-        // What never ends: no byte, and all but the last.
+        // Hellos that never end: no byte, and all but the last.
         (Vec::new(), "handshake-timeout"),
         (whole[..whole.len() - 1].to_vec(), "handshake-timeout"),
     ];
@@ -262,7 +262,7 @@ fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
     }
     assert_eq!(shared.ask("shop.example").success(), "shop");
     for mut stream in open {
-        // Closed or reset, after what answers it.
+        // Closed or reset, after an answer.
         let _ended = stream.read_to_end(&mut Vec::new());
     }
     for (reason, count) in expected {
@@ -271,7 +271,7 @@ fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
     assert!(shared.servers[2].connections().is_empty());
 }
 
-/// RFC 9849: the outer name is all that a server without the keys can see.
+/// RFC 9849: a server without the keys can see only the outer name.
 #[test]
 fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     let shared = Shared::new();
@@ -283,7 +283,7 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     shared.pass(&wire);
 }
 
-/// Servers judge themselves what a name may be.
+/// Servers judge themselves which names are valid.
 #[test]
 fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
     let shared = Shared::new();
@@ -322,7 +322,7 @@ fn ten_thousand_names_are_checked_and_found() {
         assert_has(&answer.stdout, "subject=CN = localhost");
     }
     drop(lariat);
-    // Each of them twice: one line says so, not ten thousand.
+    // Each of them twice: one line reports it, not ten thousand.
     let again = many.named("again");
     let file = shared.site.write("twice.toml", text + &again.toml());
     let checked = run(command().arg("check").arg(file));

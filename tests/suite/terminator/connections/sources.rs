@@ -1,4 +1,4 @@
-//! Clients may come in by their address, and one address may take so much.
+//! Admission of clients by address, and limits for one address.
 
 use std::net::Ipv4Addr;
 
@@ -6,8 +6,8 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use suite::prelude::*;
 use suite::process::resident_kib;
 
-/// A connection from behind a trusted load balancer whose client is told by the header; the request
-/// behind it shows whether it was let in.
+/// Makes a connection from behind a trusted load balancer whose header names the client; the
+/// request behind it shows whether the client was admitted.
 fn through_a_balancer(address: SocketAddr, header: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
     let bytes = format!("{header}\r\nGET / HTTP/1.1\r\n\r\n");
@@ -84,8 +84,8 @@ fn the_address_in_a_trusted_proxy_header_counts() {
     }
 }
 
-/// A service behind these limits of one source, of two workers, so that what one counts holds for
-/// the other.
+/// Makes a service with these limits of one source, and two workers, so that one worker's counts
+/// hold for the other.
 fn limited(limits: &str, front: &str) -> (Site, Server, Service, Lariat) {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).front(front);
@@ -130,7 +130,7 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
         let client = format!("PROXY TCP6 2001:db8:0:{low:x}::1 2001:db8::1 1 443");
         through_a_balancer(service.address, &client);
     }
-    // One a second at most; others' networks have a rate of their own.
+    // At most one a second; others' networks have a rate of their own.
     lariat.wait_for_metric_from(
         "lariat_connections_ended_total",
         &[("reason", "source-rate-limit")],
@@ -156,7 +156,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     let resident_kib = || resident_kib(lariat.worker_process());
     let before = resident_kib();
     for _ in 0..3000 {
-        // Its reset may come before the answer to connect(2).
+        // The reset may come before the answer to connect(2).
         let _reset = TcpStream::connect(service.address);
     }
     let refused = [("reason", "source-rate-limit")];
@@ -166,7 +166,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
     assert!(lines < 500, "{lines} lines");
     let after = resident_kib();
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
-    // Others come in meanwhile.
+    // Clients of other sources come in meanwhile.
     let other = s_client(&site, service.address, &["-bind", "127.0.0.3:0"]);
     other.assert_stdout("Cipher is TLS_AES");
 }
@@ -177,7 +177,7 @@ const FLOOD: u32 = 30_000;
 /// Sources that the table may hold while few have a connection open: 64 in each of its parts.
 const TABLE_MAX: f64 = 64.0 * 64.0;
 
-/// A connection from an address of this host.
+/// Connects from an address of this host.
 fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddr::from((source, 0))).unwrap();
@@ -189,7 +189,7 @@ fn flooder(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 0).to_bits() + number)
 }
 
-/// Each comes once and says nonsense: no limit of one source is reached.
+/// Each source comes once and sends nonsense: no limit of one source is reached.
 #[test]
 fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
     let (site, _server, service) = set_up(Behaviour::Echo);

@@ -1,4 +1,4 @@
-//! Protocols that begin in plaintext and ask for TLS, on either side, with servers that speak by a
+//! Protocols that begin in plaintext and ask for TLS, on either side, with servers that answer by a
 //! table.
 
 use std::io::{BufRead, BufReader};
@@ -7,8 +7,8 @@ use suite::prelude::*;
 use suite::scripted;
 use suite::starttls::{lariat, service};
 
-/// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
-/// how one without TLS is refused.
+/// A protocol: its server's greeting and replies, a client's words that end the rewriting, and the
+/// refusal of a client without TLS.
 struct Kind {
     name: &'static str,
     greeting: &'static str,
@@ -102,7 +102,7 @@ impl Kind {
         Some(())
     }
 
-    /// Services before it: one whose clients ask for TLS, and one before that which asks for it.
+    /// Makes one service before it for clients that ask for TLS, and one before that which asks.
     fn services(&'static self, site: &Site, policy: &str) -> [Service; 2] {
         let front = service(site, self.name, self.start()).starting_tls(self.name, policy);
         let name = format!("{}-client", self.name);
@@ -117,7 +117,7 @@ fn start(site: &Site, policy: &str) -> (Lariat, Vec<[SocketAddr; 2]>) {
     (lariat(services.iter().flatten()), addresses.collect())
 }
 
-/// A plaintext connection that is read up to what is waited for.
+/// A plaintext connection that is read up to an expected text.
 struct Plain(TcpStream);
 
 impl Plain {
@@ -177,7 +177,7 @@ fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() 
     assert_has(line["detail"].to_string(), "application protocol postgresql");
 }
 
-/// A request of PostgreSQL's to cancel, with the long key of protocol 3.2.
+/// Makes a request of PostgreSQL's to cancel, with the long key of protocol 3.2.
 fn request_to_cancel() -> Vec<u8> {
     [&b"\x00\x00\x01\x0c\x04\xd2\x16\x2epid1"[..], &[b'k'; 256]].concat()
 }
@@ -187,7 +187,7 @@ fn send_with_end(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let corked = rustix::net::sockopt::set_tcp_cork(&stream, true);
     corked.expect("a socket of TCP");
-    // One that is refused may be so before.
+    // A refusal may come before.
     let _sent = stream.write_all(bytes);
     let _ended = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -243,7 +243,7 @@ fn requests_to_cancel_count_against_the_pace_of_their_client() {
     let limits = "[limits]\nper-source = { rate = 1, exempt = [] }\n";
     let lariat = service.start_with(limits);
     assert_eq!(send_with_end(service.address, &request_to_cancel()), b"");
-    // It was cut nowhere, and has used up what its client may have in 40 seconds.
+    // The request was cut nowhere, and has used up its client's allowance for 40 seconds.
     servers.iter().for_each(|one| drop(one.wait_for_end(1)));
     let _refused = send_with_end(service.address, &request_to_cancel());
     lariat.wait_for_line(&["source-rate-limit"]);
@@ -256,7 +256,7 @@ fn a_pair_makes_a_tunnel_that_its_ends_do_not_see() {
     let (lariat, addresses) = start(&site, "required");
     for (kind, [_, back]) in KINDS.iter().zip(addresses) {
         let mut client = Plain::connect(back);
-        // Lariat's own: what the server said before its TLS has no voucher.
+        // Lariat's own, because what the server sent before its TLS is not authenticated.
         let greeting = client.read_to(if kind.name == "sieve" { "OK\r\n" } else { "\r\n" });
         assert_eq!(greeting.get(..3), kind.greeting.get(..3), "{greeting}");
         assert_eq!(greeting == kind.greeting, kind.name == "sieve", "{greeting}");
@@ -314,7 +314,7 @@ fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
     lariat.wait_for_reason("starttls-injection", 1);
 }
 
-/// A server, or who is on the way to it, says more than a greeting.
+/// A server, or an attacker on the way to it, sends more than a greeting.
 #[test]
 fn what_a_server_says_before_its_tls_reaches_no_client() {
     let site = Site::new();
@@ -363,7 +363,7 @@ fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let front = front.more("timeouts = { handshake = '300ms', greeting = '300ms' }");
     let back = service(&site, "back", server).asking("imap", &site.ca()).mode("off");
     let lariat = lariat([&front, &back]);
-    // Its queue takes connections, and nobody greets.
+    // The server's queue takes connections, and nobody greets.
     let mut client = Plain::connect(front.address);
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
     drop(client);
@@ -393,7 +393,7 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
     assert!(!lariat.stderr().contains("has ended"), "{}", lariat.stderr());
 }
 
-/// A server that speaks these words first, and then others for ever.
+/// Starts a server that sends these words first, and then others without end.
 fn endless(first: &'static [u8], others: &'static [u8]) -> SocketAddr {
     let others = others.repeat(999);
     scripted::serve(move |stream| scripted::say_for_ever(stream, first, &others))
@@ -425,7 +425,7 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
     for service in &services {
         let mut client = tcp(service.address);
         client.write_all(b"<stream:stream to='localhost'>").unwrap();
-        // Its end, or that it was reset with words of the client's unread.
+        // The end, or a reset because words of the client were unread.
         let _ = client.read_to_end(&mut Vec::new());
         drop(client);
         let name = format!("\"service\":\"{}\"", service.name());

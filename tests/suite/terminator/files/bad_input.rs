@@ -29,7 +29,7 @@ impl Scene {
         Self { site, base, service, _lariat: lariat }
     }
 
-    /// All that comes as answer to these bytes, which are all that is sent.
+    /// Returns the whole answer to these bytes and the client's end.
     fn answer(&self, bytes: &[u8]) -> String {
         let mut connection = Client::new(&self.site).connect(self.service.address);
         connection.send(bytes);
@@ -142,12 +142,12 @@ fn what_the_worker_process_may_not_read_is_forbidden() {
     closed("folder", 0o000);
     scene.assert_target(b"/folder/inner", &["403"]);
     scene.assert_target(b"/folder/", &["403"]);
-    // Who may pass through a folder need not be able to list it.
+    // A process that may pass through a folder need not be able to list it.
     closed("folder", 0o711);
     scene.assert_target(b"/folder/inner", &["200"]);
 }
 
-/// A row of each kind, of which the tests of the parsers have more.
+/// One row of each kind; the tests of the parsers have more.
 #[test]
 fn what_is_no_good_request_gets_one_answer_and_no_file() {
     let scene = Scene::new();
@@ -161,7 +161,7 @@ fn what_is_no_good_request_gets_one_answer_and_no_file() {
         (&long, "414"),
         (&get(&"X: a\r\n".repeat(101)), "431"),
         (&get(&format!("X: {}\r\n", "a".repeat(100_000))), "431"),
-        // What could smuggle the request after it.
+        // Fields that could smuggle the request after it.
         (&get("Transfer-Encoding: chunked\r\n"), "400"),
         (&get("Content-Length: 0, 44\r\n"), "400"),
         (&get("Content-Length: 9999999\r\n"), "413"),

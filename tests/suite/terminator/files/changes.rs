@@ -32,7 +32,7 @@ impl Scene {
         Self { site, base, service, lariat }
     }
 
-    /// A connection that has been told that the large file comes.
+    /// Makes a connection that has the head of the large file.
     fn promised(&self) -> Connection {
         let mut connection = self.connect();
         connection.ask("large");
@@ -49,7 +49,7 @@ impl Scene {
         curl_tls_for(&self.site, self.service.address, &["small"]).run().success()
     }
 
-    /// The files that the worker process has open, the sockets not among them.
+    /// Returns the files that the worker process has open, without sockets.
     fn open_files(&self) -> Vec<PathBuf> {
         let links = self.links().into_iter();
         let folder = self.base.join("files");
@@ -97,7 +97,7 @@ fn a_folder_that_vanishes_has_nothing() {
     let arguments = ["--no-fail", "--include"];
     let curl = || curl_tls_for(&scene.site, scene.service.address, &["small"]).args(&arguments);
     assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
-    // Another folder of that name is another folder.
+    // A new folder of that name is not the served one.
     scene.base.write("files/small", "other");
     assert!(curl().run().success().starts_with("HTTP/1.1 404 "));
 }
@@ -108,7 +108,7 @@ fn nobody_waits_for_a_client_that_reads_nothing() {
     let stalled: Vec<_> = (0..20).map(|_| scene.promised()).collect();
     assert_eq!(scene.small(), "small");
     for connection in stalled {
-        // It resets in mid-file, with bytes unread.
+        // The client resets in mid-file, with bytes unread.
         set_socket_linger(connection.socket(), Some(Duration::ZERO)).unwrap();
         let _whatever = connection.socket().read(&mut [0; 100]);
         drop(connection);
@@ -120,7 +120,7 @@ fn nobody_waits_for_a_client_that_reads_nothing() {
 #[test]
 fn a_connection_at_rest_holds_no_file() {
     if !geteuid().is_root() {
-        // Nobody else may look into the worker process.
+        // Only root may look into the worker process.
         return;
     }
     let scene = Scene::new();
@@ -190,7 +190,7 @@ fn a_client_that_dribbles_is_answered() {
     }
     assert_eq!(connection.response().1, b"small");
     let mut socket = connection.socket();
-    // Not even TLS: the connection ends, the next one does not suffer.
+    // Invalid even as TLS: the connection ends, the next one does not suffer.
     socket.write_all(&[0; 100]).unwrap();
     scene.lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     assert_eq!(scene.small(), "small");

@@ -24,7 +24,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` = this machine cannot have it.
+    /// Makes the scene; `None` = this machine cannot have it.
     fn new(process: &str, timeouts: &str) -> Option<Self> {
         let (site, folder) = (Site::new(), Directory::new());
         folder.write("words.txt", "0123456789");
@@ -46,7 +46,7 @@ impl Scene {
         connection
     }
 
-    /// Checks that all which does not wait for that disk goes on.
+    /// Checks that everything goes on that does not wait for that disk.
     fn assert_others_go_on(&self) {
         assert_eq!(self.ask("words.txt").response().1, b"0123456789");
         let mut relayed = Client::new(&self.site).connect(self.relay.address);
@@ -75,7 +75,7 @@ fn a_disk_that_does_not_answer_holds_nobody_else_up() {
     until_true("both to be asked for", || scene.fuse.held() >= 2);
     scene.wait_for_tasks(2);
     scene.assert_others_go_on();
-    // Who leaves meanwhile is forgotten.
+    // A client that leaves meanwhile is forgotten.
     drop(scene.ask("far/stuck"));
     scene.fuse.release();
     assert!(slow.receive(1_000_000) == [7; 1_000_000]);
@@ -98,7 +98,7 @@ fn what_the_disk_does_not_give_in_time_is_not_waited_for() {
     slow.head();
     slow.read_to_cut(&mut Vec::new());
     scene.lariat.wait_for_reason("file-timeout", 1);
-    // Half of the threads are stuck by now: what is new is refused, and the others go on.
+    // Half of the threads are stuck by now: new requests are refused, and the others go on.
     let (head, _) = scene.ask("far/prompt").response();
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     scene.assert_others_go_on();
@@ -141,14 +141,14 @@ fn what_is_not_in_memory_comes_whole() {
     }
 }
 
-/// Makes the kernel forget what it has in memory of a file.
+/// Makes the kernel drop a file's cached pages.
 fn forget(path: &Path) {
     let file = File::open(path).expect("the file is there");
     file.sync_all().expect("it is written");
     fadvise(&file, 0, None, Advice::DontNeed).expect("the kernel takes advice");
 }
 
-/// Whether files there are on no disk (tmpfs).
+/// Reports whether files there are on no disk (tmpfs).
 fn is_in_memory(folder: &Path) -> bool {
     statfs(folder).expect("it is there").f_type as u64 == 0x0102_1994
 }

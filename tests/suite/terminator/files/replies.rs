@@ -1,4 +1,4 @@
-//! Files of this host, as programs of every day fetch them.
+//! Files of this host, fetched by common programs.
 
 use suite::curl::Curl;
 use suite::openssl::s_client_sending;
@@ -179,7 +179,7 @@ fn a_connection_serves_one_request_after_the_other() {
     for _ in 0..3 {
         assert_eq!(connection.fetch("words.txt"), b"0123456789");
     }
-    // The client ends first: what it asked before is answered.
+    // The client ends first: its earlier request is answered.
     connection.ask("deep/er/page.html");
     connection.end();
     let rest = connection.read_to_end().unwrap();
@@ -190,7 +190,7 @@ fn a_connection_serves_one_request_after_the_other() {
 fn a_request_in_early_data_is_answered() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("index.html", "<p>welcome</p>");
-    // Nothing tells servers, since there are none, and asking for a file twice does no harm.
+    // No server needs a header about early data, and repeated requests for a file do no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
     let lariat = service.start();
     let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");

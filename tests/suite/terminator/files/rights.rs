@@ -27,7 +27,7 @@ impl Scene {
         curl_tls_for(&self.site, self.service.address, &["name"]).run().success()
     }
 
-    /// The configuration with another folder, or with more keys.
+    /// Returns the configuration with another folder, or with more keys.
     fn with(&self, folder: &Path, more: &str) -> String {
         let behind = |folder: &Path| format!("files = {folder:?}\n");
         let text = self.service.toml() + more;

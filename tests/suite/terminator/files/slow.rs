@@ -1,4 +1,4 @@
-//! Clients of files that take their time.
+//! Slow clients of files.
 
 use suite::prelude::*;
 
@@ -10,7 +10,7 @@ fn a_request_that_does_not_end_is_answered_408() {
     let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     assert_eq!(connection.fetch("words.txt"), b"0123456789");
-    // A part of the next one, and nothing more. The idle limit is minutes away.
+    // A part of the next request, and nothing more. The idle limit is minutes away.
     for piece in ["GET /words", ".txt HTTP/1.1\r\n"] {
         connection.send(piece.as_bytes());
     }
@@ -39,7 +39,7 @@ fn a_client_that_takes_a_response_too_slowly_is_reset_and_a_quick_one_is_not() {
         let mut cut = Vec::new();
         slow.read_to_cut(&mut cut);
         assert!(cut.len() < long);
-        // It waits for nothing now, and may.
+        // The connection waits for nothing now, and may.
         assert_eq!(quick.fetch("long.bin").len(), long);
         lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
     }

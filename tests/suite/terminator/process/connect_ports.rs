@@ -36,7 +36,7 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
         lariat.wait_for_stderr("connect to any TCP port");
     }
     let at = |server: &Server| service.clone().servers(&format!("[{:?}]", server.address()));
-    // The list grows with it, or is gone: the running worker process has the one of its start.
+    // A longer list, or none, changes nothing: the running worker process has the one of its start.
     lariat.configure(&listing(&[port(&other)], &at(&other)));
     assert_a_restart_is_asked_for(&lariat, other.address());
     lariat.configure(&at(&other).toml());

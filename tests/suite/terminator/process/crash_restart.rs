@@ -74,7 +74,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
     assert_eq!(visit(), HandshakeKind::Resumed);
 }
 
-/// How many of the clients resumed.
+/// Returns how many of the clients resumed.
 fn resumed(clients: &[Client], address: SocketAddr) -> usize {
     let visit = |client: &&Client| {
         let connection = client.echo(address);
@@ -83,7 +83,7 @@ fn resumed(clients: &[Client], address: SocketAddr) -> usize {
     clients.iter().filter(visit).count()
 }
 
-/// Clients without tickets, each with a memory of its own.
+/// Makes clients without tickets, each with sessions of its own.
 fn crowd(site: &Site) -> Vec<Client> {
     (0..CROWD).map(|_| Client::without_tickets(site)).collect()
 }
@@ -128,8 +128,8 @@ fn no_stored_session_outlives_its_lifetime() {
 fn no_worker_process_may_leave_an_image_of_its_memory() {
     let (_site, _server, _service, lariat) = serve(Behaviour::Echo);
     let path = format!("/proc/{}/mem", lariat.worker_process().as_raw_nonzero());
-    // proc(5): the files of a process that may not be dumped belong to root, and only who may
-    // trace any process may look into its memory.
+    // proc(5): the files of a process that may not be dumped belong to root, and only a process
+    // that may trace any other may look into its memory.
     assert_eq!(fs::metadata(path).unwrap().uid(), 0);
 }
 

@@ -1,5 +1,5 @@
-//! A service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`)
-//! listening sockets, sessions and what goes with them, so that nobody notices a restart.
+//! A service manager keeps listening sockets, sessions and their state from one start to the next
+//! (systemd's `FileDescriptorStoreMax=`), so that nobody notices a restart.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -25,12 +25,12 @@ fn started(keeper: &Keeper, configuration: &str) -> Lariat {
     Lariat::start_by(command, configuration)
 }
 
-/// Ends it as `systemctl restart` does.
+/// Ends Lariat as `systemctl restart` does.
 fn stop(mut lariat: Lariat) {
     lariat.stop();
 }
 
-/// A client that connects while nobody serves is served by the next one.
+/// Checks that a client that connected while nobody served is served by the next process.
 fn serves(site: &Site, stream: TcpStream) {
     let mut connection = Client::new(site).over(stream).unwrap();
     connection.echo();
@@ -92,7 +92,7 @@ fn a_socket_that_nobody_serves_is_not_kept() {
     TcpStream::connect(first.address).unwrap_err();
     keeper.wait_for(&listener(second.address), 1);
     stop(lariat);
-    // Another configuration at the next start.
+    // The next start has a different configuration.
     let lariat = started(&keeper, &first.toml());
     keeper.wait_for(&listener(second.address), 0);
     TcpStream::connect(second.address).unwrap_err();
@@ -109,7 +109,7 @@ fn a_drain_by_its_operator_is_for_good() {
     let service = service.listen(&listen);
     let lariat = started(&keeper, &service.toml());
     stop(lariat);
-    // The path is there as long as clients may wait.
+    // The path exists as long as clients may wait.
     let waiting = UnixStream::connect(&path).unwrap();
     let mut lariat = started(&keeper, &service.toml());
     drop(waiting);
@@ -152,7 +152,7 @@ fn a_new_program_has_its_sockets_kept_too() {
     lariat.upgrade().wait();
     keeper.wait_for(&listener(first.address), 2);
     keeper.wait_for(&listener(second.address), 2);
-    // And one that listens at fewer addresses has the others closed.
+    // A configuration with fewer addresses closes the other listeners.
     lariat.configure(&with_workers(&first, 2));
     lariat.upgrade().wait();
     keeper.wait_for(&listener(second.address), 0);
@@ -196,7 +196,7 @@ fn a_new_program_that_cannot_serve_leaves_nothing_to_be_kept() {
     stop(lariat);
 }
 
-/// A state that says this, sealed as one should be or not.
+/// Makes a state with this text, sealed as one should be or not.
 fn state(text: &str, is_sealed: bool) -> OwnedFd {
     let fd = memfd_create("state", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&fd, text.as_bytes()).unwrap();
@@ -266,7 +266,7 @@ fn what_is_kept_is_closed_to_other_programs() {
     let names = format!("{:?}", open_files(lariat.worker_process()));
     assert_has(&names, "socket:");
     assert!(!names.contains("lariat state"), "{names}");
-    // Sealed: nobody who has it can change it.
+    // Sealed: no process that has it can change it.
     let state = keeper.copy(STATE);
     rustix::io::write(state.as_fd(), b"x").unwrap_err();
     stop(lariat);

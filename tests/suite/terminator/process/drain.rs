@@ -1,4 +1,4 @@
-//! A drain: nobody new, those who are there may finish, within a deadline.
+//! A drain: no new clients, and the present ones may finish, within a deadline.
 
 use suite::lariat::command;
 use suite::prelude::*;
@@ -93,7 +93,7 @@ fn the_running_one_is_found_by_its_configuration() {
     let name = format!("web/{}", server.address());
     ask(&["server", "disable", &name, path]).success();
     ask(&["server", "enable", "--config", path, &name]).success();
-    // Half edited, it still says where.
+    // A half-edited file still names the socket.
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
     assert_eq!(ask(&["reload", path]).code(), 5);

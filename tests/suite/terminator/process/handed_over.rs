@@ -106,7 +106,7 @@ fn one_is_listened_at_by_its_name() {
     };
     assert_served();
     assert!(!lariat.stderr().contains("nothing of the configuration"));
-    // So they are after a reload, and for a successor, by name or by address.
+    // All are served after a reload too, and by a successor, by name or by address.
     lariat.reload_with(&format!("[workers]\nthreads = 1\n{}", plain.toml()));
     lariat.reload_with(&text);
     assert_served();
@@ -182,7 +182,7 @@ fn variables_that_say_nothing_are_named() {
         let refused = refused(&[&listener], variables);
         refused.assert_fails(2, &[words]);
     }
-    // They are another process's.
+    // The sockets are another process's.
     let refused = refused(&[&listener], "LISTEN_PID=1");
     refused.assert_stderr("no-such-file.toml");
 }

@@ -28,7 +28,7 @@ fn a_second_instance_says_who_the_first_is() {
         format!("pid {},", first.supervisor().as_raw_nonzero()),
         "`lariat upgrade` replaces it".to_owned(),
     ];
-    // By its ports; and by its status socket, where the ports are other ones.
+    // Refused because of its ports; or of its status socket, where the ports are other ones.
     for service in [&service, &Service::new(&site, &server)] {
         first.configure(&service.toml());
         let refused = run(command().arg("serve").arg(&file));

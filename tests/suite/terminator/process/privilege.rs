@@ -52,7 +52,7 @@ fn the_worker_process_holds_no_file_of_the_operator() {
     let (site, _server, _service, lariat) = serve(http());
     let data = lariat.worker_process();
     if !geteuid().is_root() {
-        // It allows no memory images, so that not even its own user may look into it.
+        // The process allows no memory images, so that not even its own user may look into it.
         let refused = fs::read_dir(format!("/proc/{}/fd", data.as_raw_nonzero())).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
         return;

@@ -3,7 +3,7 @@
 
 use suite::prelude::*;
 
-/// The status code and the body at that path.
+/// Returns the status code and the body at that path.
 fn asked(admin: SocketAddr, path: &str) -> (String, String) {
     let url = format!("http://{admin}{path}");
     let format = ["--no-fail", "--write-out", "%{http_code}"];
@@ -35,7 +35,7 @@ fn a_drain_is_announced_before_connections_are_refused() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a", "it still serves");
     assert_eq!(lariat.reload().code(), 5, "and takes no configuration");
-    // Who cannot wait asks again.
+    // An operator who cannot wait asks again.
     lariat.stop();
 }
 
@@ -55,7 +55,7 @@ fn connections_are_refused_when_the_delay_is_over() {
     lariat.assert_ends();
 }
 
-/// How many worker threads the worker process has.
+/// Returns how many worker threads the worker process has.
 fn worker_threads(lariat: &Lariat) -> usize {
     let tasks = format!("/proc/{}/task", lariat.worker_process().as_raw_nonzero());
     let tasks = fs::read_dir(tasks).unwrap();
@@ -145,6 +145,6 @@ fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not
     let words = "worker processes died one after the other until a minute ago";
     assert_eq!(ready(), answer("503", words));
     assert_has(lariat.ask("status").success(), "NOT READY: 11 worker");
-    // It serves nevertheless: there is nobody else.
+    // The host serves nevertheless, because there is no other process.
     Client::new(&site).visit(service.address);
 }

@@ -1,5 +1,5 @@
-//! A worker process in an attacker's hands: what it does to its sockets, or leaves undone, ends
-//! with it.
+//! A worker process in an attacker's hands: its changes to its sockets, or its omissions, end with
+//! it.
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +8,7 @@ use rustix::net::{shutdown, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use suite::prelude::*;
 
-/// The sockets on which a process listens: what is done to them it could have done itself.
+/// Returns the sockets on which a process listens: any change to them it could have made itself.
 fn listeners_of(process: Pid) -> Vec<OwnedFd> {
     let id = pidfd_open(process, PidfdFlags::empty()).unwrap();
     let folder = format!("/proc/{}/fd", process.as_raw_nonzero());

@@ -1,12 +1,12 @@
-//! A service manager hears of each change at `$NOTIFY_SOCKET` (sd_notify(3)); nothing depends on
-//! whether it listens.
+//! A service manager is notified of each change at `$NOTIFY_SOCKET` (sd_notify(3)); nothing depends
+//! on whether it listens.
 
 use std::os::unix::net::UnixDatagram;
 
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Stands in for the manager.
+/// A stand-in for the manager.
 struct Manager {
     socket: UnixDatagram,
     directory: Directory,
@@ -20,8 +20,8 @@ impl Manager {
         Self { socket, directory }
     }
 
-    /// Runs the program with the arguments that it gets, as this manager's service, with these
-    /// variables.
+    /// Makes a command that runs the program with the arguments that it gets, as this manager's
+    /// service, with these variables.
     fn command(&self, variables: &[(&str, &str)]) -> Command {
         let mut command = command();
         let socket = self.directory.join("notify");
@@ -30,7 +30,7 @@ impl Manager {
         command
     }
 
-    /// The next message, but for those about descriptors that it is to keep.
+    /// Returns the next message, except those about descriptors to keep.
     fn hear(&self) -> String {
         let mut room = [0; 4096];
         loop {
@@ -92,7 +92,7 @@ fn its_watchdog_is_fed_while_the_worker_process_runs() {
     for _ in 0..3 {
         manager.hear_of("WATCHDOG=1");
     }
-    // All of its threads stand still, and what was answered before is heard.
+    // All of its threads stand still, and earlier messages have been read.
     let worker_process = lariat.worker_process();
     kill_process(worker_process, Signal::STOP).unwrap();
     manager.socket.set_nonblocking(true).unwrap();

@@ -99,6 +99,6 @@ fn a_log_that_blocks_does_not_hold_a_drain() {
     is_served(&site, &service);
     lariat.wait_for_reason("client-closed", 1);
     lariat.signal(Signal::TERM);
-    // The drain's time is longer than anybody's patience.
+    // The drain's time is longer than any test's timeout.
     lariat.assert_ends();
 }

@@ -9,7 +9,7 @@ fn with_workers(service: &Service, count: usize) -> String {
     format!("[workers]\nthreads = {count}\n{}", service.toml())
 }
 
-/// Clients of each kind of session.
+/// Makes clients of each kind of session.
 fn clients(site: &Site) -> Vec<Client> {
     let kinds = [Client::new, Client::tls12, Client::without_tickets];
     let each = kinds.iter().flat_map(|kind| (0..10).map(|_| kind(site)));
@@ -57,8 +57,8 @@ fn a_long_download_comes_whole() {
     before.wait();
 }
 
-/// Clients that come all the time while something is done: none is refused or reset, and those that
-/// have been there resume.
+/// Runs `work` while clients come all the time: none is refused or reset, and returning ones
+/// resume.
 fn under_load<T>(site: &Site, service: &Service, work: impl FnOnce() -> T) -> T {
     let (done, visits) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -151,7 +151,7 @@ fn a_drain_that_fails_is_said() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let _open = Client::new(&site).echo(service.address);
     let before = lariat.upgrade();
-    // Nor does the next upgrade lose sight of it.
+    // The next upgrade does not lose sight of it either.
     lariat.upgrade().wait();
     kill_process(before.0, Signal::KILL).unwrap();
     lariat.wait_for_stderr("ended by itself, and its connections with it: signal: 9");
@@ -249,7 +249,7 @@ fn children(of: rustix::process::Pid) -> String {
 }
 
 fn first_process(lariat: &Lariat) -> rustix::process::Pid {
-    // That of `unshare`.
+    // The child of `unshare`.
     let child = children(lariat.supervisor());
     rustix::process::Pid::from_raw(child.trim().parse().unwrap()).unwrap()
 }
@@ -315,7 +315,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
         });
     });
     assert_eq!(lariat.status()["process"]["supervisor_pid"], 1);
-    // Its parent ends first, so that it falls to the first process.
+    // The orphan's parent ends first, so that the first process inherits it.
     let number = first_process.as_raw_nonzero().to_string();
     let mut orphan = Command::new("nsenter");
     orphan.args(["--target", &number, "--pid", "sh", "-c", "sleep 0.1 & "]);

@@ -13,14 +13,14 @@ use suite::program::process_id;
 
 use super::upgrade_refused::running;
 
-/// `lariat upgrade` and the like, not to its end.
+/// Starts `lariat upgrade` or the like, without waiting for its end.
 fn asking(lariat: &Lariat, what: &str) -> Running {
     let mut command = command();
     command.arg(what).arg("--status-socket");
     Running::start(command.arg(lariat.status_socket()))
 }
 
-/// Puts a script in the place of its first argument that waits at a gate before it is the program.
+/// Replaces its first argument by a script that waits at a gate before it becomes the program.
 const GATED: &str = r#"
 mkfifo "$GATE"
 printf '%s\n' '#!/bin/sh' 'read -r _ < "$GATE"' 'exec "$REAL" "$@"' > "$0.new"
@@ -36,7 +36,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     let mut first = Command::new(&program);
     first.env("GATE", &gate).env("REAL", command().get_program());
     let mut lariat = Lariat::start_by(first, &service.toml());
-    // By a process of its own: no other that is started meanwhile has the script open.
+    // In a process of its own: no other that is started meanwhile has the script open.
     let mut replace = Command::new("sh");
     replace.args(["-ec", GATED]).arg(&program);
     run(replace.env("GATE", &gate)).success();
@@ -48,7 +48,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     opened.unwrap().write_all(b"\n").unwrap();
     until_true("the end of the check", || has_ended(check));
     TcpStream::connect(service.address).unwrap_err();
-    // It drains, or has ended.
+    // Lariat drains, or has ended.
     assert!(matches!(upgrade.wait().code(), Some(1 | 5)), "{}", upgrade.stderr());
 }
 
@@ -161,7 +161,7 @@ chmod +x "$0.new"
 mv "$0.new" "$0"
 "#;
 
-/// The process of the check, as the status has it, with all that descend from it.
+/// Returns the process of the check, from the status, with all its descendants.
 fn of_check(lariat: &Lariat, other_than: Option<u32>) -> (u32, Vec<Pid>) {
     until("a check and its processes", || {
         let status = lariat.status();
@@ -190,7 +190,7 @@ fn a_new_program_that_hangs_holds_nobody_and_is_ended_with_all_that_it_has_start
     let text = lariat.ask("status");
     text.assert_stdout(&format!("(pid {check}) is to say which version it is, until "));
     lariat.reload().success();
-    // It is begun anew with the program as it is now, and both who wait hear of that.
+    // The check begins anew with the present program, and both waiting commands are told.
     let mut second = asking(&lariat, "upgrade");
     let (check, anew) = of_check(&lariat, Some(check));
     assert_all_end(&all);

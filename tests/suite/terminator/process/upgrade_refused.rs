@@ -1,11 +1,11 @@
-//! Upgrades that fail: the running program goes on and says why.
+//! Upgrades that fail: the running program goes on and reports why.
 
 use std::os::unix::fs::PermissionsExt;
 
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// A running one, and what is asked of it.
+/// A running Lariat, and its surroundings.
 pub(super) struct Stage {
     pub(super) site: Site,
     pub(super) server: Server,
@@ -19,7 +19,7 @@ pub(super) fn running() -> Stage {
 }
 
 impl Stage {
-    /// It serves, as it did, and has said this.
+    /// Checks that Lariat serves as before, and has printed these words.
     pub(super) fn assert_goes_on(&mut self, words: &str) {
         self.lariat.wait_for_stderr("the new program has not taken over, and this one goes on");
         self.lariat.wait_for_stderr(words);
@@ -28,7 +28,7 @@ impl Stage {
         assert!(self.lariat.ended().is_none());
     }
 
-    /// An upgrade is refused with these words, and changes nothing.
+    /// Checks that an upgrade is refused with these words, and changes nothing.
     fn assert_refuses(&mut self, words: &str) {
         let worker_process = self.lariat.worker_process();
         let mut open = Client::new(&self.site).echo(self.service.address);
@@ -50,7 +50,7 @@ fn a_bad_configuration_is_refused_before_anything_else_is_done() {
     running.lariat.signal(Signal::USR2);
     running.assert_goes_on("threads");
     running.assert_refuses("threads");
-    // It is said once for each of the two.
+    // The message comes once for each of the two.
     let said = running.lariat.wait_for_stderr_times("did you mean", 2);
     assert!(!said.contains("/lariat: error: "), "{said}");
     assert!(!said.contains("this process becomes"), "{said}");
@@ -96,7 +96,7 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     for _ in 0..2 {
         running.assert_refuses("cannot listen at");
     }
-    // It goes on in every way.
+    // Lariat goes on in every way.
     running.lariat.configure(&running.service.toml());
     running.lariat.reload().success();
     running.lariat.kill_worker_process();
@@ -130,7 +130,7 @@ fn the_program_before_keeps_its_places_whatever_the_file_says_by_now() {
 fn a_new_worker_process_that_dies_leaves_the_one_before() {
     let mut running = running();
     let before = running.lariat.worker_process();
-    // The one before does not answer for a moment, and so the new one waits.
+    // The former process does not answer for a moment, and so the new one waits.
     kill_process(before, Signal::STOP).unwrap();
     running.lariat.signal(Signal::USR2);
     let new = until("another worker process", || {
@@ -141,7 +141,7 @@ fn a_new_worker_process_that_dies_leaves_the_one_before() {
     kill_process(new, Signal::KILL).unwrap();
     kill_process(before, Signal::CONT).unwrap();
     running.assert_goes_on("the worker process ended by itself: signal: 9");
-    // The program that goes on hears what was asked of the new one.
+    // The program that goes on gets the requests made to the new one.
     let generation = "lariat_config_generation";
     running.lariat.wait_for_metric(generation, &[], 2.0);
     assert_eq!(running.lariat.worker_process(), before);
@@ -179,7 +179,7 @@ fn a_program_that_crashes_or_hangs_before_it_serves_becomes_the_one_before_again
     let mut running = running();
     let before = running.lariat.worker_process();
     for crash in [Signal::SEGV, Signal::ABORT, Signal::ALARM] {
-        // The one before does not answer, and so the new one waits.
+        // The former process does not answer, and so the new one waits.
         kill_process(before, Signal::STOP).unwrap();
         running.lariat.signal(Signal::USR2);
         until_true("another worker process", || running.lariat.worker_process() != before);
@@ -240,7 +240,7 @@ fn a_program_that_crashes_or_is_none_changes_nothing() {
         fs::write(&new, text).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(&new, &program).unwrap();
-        // Another test's process may hold the file open for a moment, as it was written.
+        // A process of a concurrent test may hold the file open for a moment, as it was written.
         until_true(words, || {
             let asked = running.lariat.ask("upgrade");
             assert_eq!(asked.code(), 5, "{asked:?}");

@@ -1,5 +1,5 @@
 //! An upgrade to another version: the program is replaced by one with another version number and
-//! other formats of what is handed over, as an upgrade or its way back does; and the rights that a
+//! other formats of the handed-over state, as in an upgrade or its way back; and the rights that a
 //! program has by its file.
 
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use rustix::fs::XattrFlags;
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Makes a copy of the program that says of itself, in its own bytes, that it is another release.
+/// Makes a copy of the program that claims, in its own bytes, to be another release.
 const COPY: &str = r#"
 import os, sys
 program, place, version, formats = sys.argv[1:]
@@ -26,8 +26,7 @@ os.chmod(place + ".new", 0o755)
 os.rename(place + ".new", place)
 "#;
 
-/// Puts a copy of the program in the place of what is there, with this version and these formats;
-/// `None` = with its own.
+/// Installs a copy of the program, with this version and these formats; `None` = with its own.
 fn install(place: &Path, release: Option<(&str, [u32; 2])>) {
     let (version, [oldest, newest]) = release.unwrap_or_default();
     let mut copy = Command::new("python3");
@@ -84,7 +83,7 @@ fn one_without_a_common_format_is_refused_and_says_both() {
     }
 }
 
-/// `cap_net_bind_service=ep` as `setcap` writes it (linux/capability.h, revision 2).
+/// Grants `cap_net_bind_service=ep` as `setcap` writes it (linux/capability.h, revision 2).
 fn may_listen_below_1024(program: &Path) {
     let words: [u32; 5] = [0x0200_0001, 1 << 10, 0, 0, 0];
     let value = words.map(u32::to_le_bytes);

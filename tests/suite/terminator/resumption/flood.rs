@@ -1,4 +1,4 @@
-//! A flood of new sessions stays within the cache's limits and washes no regular client out.
+//! A flood of new sessions stays within the cache's limits and evicts no regular client.
 
 use suite::prelude::*;
 
@@ -35,7 +35,7 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     let cache = |what: &str| metrics.sum(&format!("lariat_session_cache_{what}"), &[]);
     let held = cache("entries");
     assert!(held <= ENTRIES as f64 && cache("bytes") <= BYTES, "{held}");
-    // All that were stored are there, or were put out: none is lost, and the flood was one.
+    // All stored sessions are there, or were evicted: none is lost, and the flood was one.
     let stored = (REGULARS as u64 + FLOOD) as f64;
     assert_eq!(cache("evictions_total"), stored - held);
     assert!(held >= ENTRIES as f64 / 2.0, "{held}");

@@ -1,8 +1,8 @@
-//! Ticket keys from files and from a secret: what hosts share, what a reload changes.
+//! Ticket keys from files and from a secret: shared between hosts, and changed by a reload.
 
 use suite::prelude::*;
 
-/// The handshakes at another host of clients that come from the first, by each host's `tickets`.
+/// Returns the handshakes at a second host after the first, by each host's `tickets`.
 fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
     let server = Server::start(Behaviour::Echo);
     let (one, other) = (Service::new(site, &server), Service::new(site, &server));
@@ -95,7 +95,7 @@ fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
     lariat.reload_with(&configuration(2));
     assert_eq!(client.visit(service.address), HandshakeKind::Full);
-    // Two that are open at once take a ticket each.
+    // Two connections that are open at once take a ticket each.
     let both = [client.connect(service.address), client.connect(service.address)];
     assert_eq!(both.map(|one| one.kind()), [HandshakeKind::Resumed; 2]);
 }

@@ -38,14 +38,14 @@ fn sessions_of_tls13_in_the_cache_resume_once_after_whatever_happens() {
     assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     let kind = [("kind", "psk-cache")];
     lariat.wait_for_metric("lariat_handshakes_total", &kind, 5.0);
-    // One connection, one session: what was used is gone.
+    // One connection, one session: the used one is gone.
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     lariat.kill_worker_process();
     assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     let status = lariat.status();
     let metrics = &status["process"]["metrics"];
     assert_eq!(metrics["session_cache_recovered"], 1);
-    // What never happened is left out.
+    // Results that never occurred are left out.
     assert!(metrics["session_cache_lookups"]["damaged"].is_null());
 }
 
@@ -103,7 +103,7 @@ fn a_reload_changes_the_limits_of_the_cache() {
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     lariat.wait_for_metric("lariat_session_cache_entries", &[], 1.0);
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
-    // A client that comes after a crash finds what the reload has made.
+    // A client that comes after a crash finds the sessions made after the reload.
     lariat.kill_worker_process();
     assert_eq!(clients[1].visit(service.address), HandshakeKind::Resumed);
 }

@@ -33,7 +33,7 @@ impl Kept {
         s_client(&self.site, self.service.address, &options).success()
     }
 
-    /// Whether the session is resumed, with these options beside it.
+    /// Reports whether the session is resumed, with these options beside it.
     fn resumes(&self, options: &[&str]) -> bool {
         let session = self.session();
         let answer = self.connect(&[&["-sess_in", session.to_str().unwrap()], options].concat());
@@ -58,7 +58,7 @@ impl Kept {
         self.convert("PEM");
     }
 
-    /// The session in another form, in the place of the PEM one or beside it.
+    /// Converts the session to another form, in the place of the PEM one or beside it.
     fn convert(&self, form: &str) -> PathBuf {
         let (pem, der) = (self.session(), self.site.path("session.der"));
         let (from, to, other) = match form {

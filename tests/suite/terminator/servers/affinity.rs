@@ -1,10 +1,10 @@
-//! Clients whose TLS stays closed go to the server that has their session.
+//! Clients whose TLS is passed through go to the server that has their session.
 
 use std::net::UdpSocket;
 
 use suite::prelude::*;
 
-/// Visits that would all meet the one server of three by chance: once in 729 times.
+/// Visits that would all reach the same server of three by chance: once in 729 times.
 const VISITS: usize = 6;
 
 /// Without tickets, sessions of TLS 1.2 have ids.
@@ -34,7 +34,7 @@ impl Farm {
         Self { site, service, lariat, servers }
     }
 
-    /// One visit; whether a session was resumed.
+    /// Makes one visit; returns whether a session was resumed.
     fn visit(&self, arguments: &[&str]) -> bool {
         let said = s_client(&self.site, self.service.address, arguments).success();
         let is_resumed = said.contains("\nReused, TLSv");
@@ -42,7 +42,7 @@ impl Farm {
         is_resumed
     }
 
-    /// A visit with the session that is kept, if there is one; the session is kept afterwards.
+    /// Makes a visit with the kept session, if there is one; the session is kept afterwards.
     fn return_visit(&self, kind: &[&str]) -> bool {
         let path = self.site.path("session");
         let path = path.to_str().unwrap();
@@ -60,7 +60,7 @@ impl Farm {
         self.lariat.sum("lariat_affinity_connections_total", labels)
     }
 
-    /// The server that was dialled most.
+    /// Returns the server that was dialled most.
     fn home(&self) -> usize {
         let dials = |index: &usize| {
             let address = self.servers[*index].address.to_string();
@@ -135,7 +135,7 @@ fn affinity_is_for_tls_that_stays_closed() {
     lariat.wait_for_stderr("clients have no TLS session with the servers");
 }
 
-/// Two balancers, and what a client does at the one is known at the other.
+/// Two balancers: what one learns about a client is known to the other.
 #[test]
 fn hosts_of_a_cluster_share_which_server_has_a_session() {
     let site = Site::new();
@@ -183,7 +183,7 @@ fn hosts_of_a_cluster_share_which_server_has_a_session() {
         assert!(visit(1, &["-sess_in", path]), "the worker process died");
         hosts[0].upgrade().wait();
         assert!(visit(0, &["-sess_in", path]), "an upgrade");
-        // It has lost all, and learns it from the other one.
+        // The host has lost all sessions, and learns them from the other one.
         hosts[0].signal(Signal::TERM);
         hosts[0].wait();
         hosts[0] = start(0);

@@ -78,7 +78,7 @@ fn an_active_check_takes_a_dead_server_out() {
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
-/// At night somebody reads: which server, why, since when, and whether clients notice.
+/// An operator reads at night: which server, why, since when, and whether clients notice.
 #[test]
 fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
     let (site, address) = (Site::new(), free_address());

@@ -15,7 +15,7 @@ impl Rig {
         Self::start_with("", "")
     }
 
-    /// The same with these keys of `back`, and these tables before the service.
+    /// Starts the rig with these keys of `back`, and these tables before the service.
     fn start_with(back: &str, tables: &str) -> Self {
         let site = Site::new();
         let servers = [(); 2].map(|()| Server::start(Behaviour::Echo));
@@ -31,13 +31,13 @@ impl Rig {
         self.lariat.ask_with("server", &[word, &name])
     }
 
-    /// Enough connections that each server has some by any worker, if it gets any.
+    /// Makes enough connections that each server has some by any worker, if it gets any.
     fn connect(&self) -> Vec<Connection> {
         let client = Client::new(&self.site);
         (0..8).map(|_| client.echo(self.service.address)).collect()
     }
 
-    /// How many connections each of the servers got meanwhile.
+    /// Returns how many connections each of the servers got meanwhile.
     fn gained(&self, work: impl FnOnce(&Self)) -> [usize; 2] {
         let counts = || [0, 1].map(|server: usize| self.servers[server].connections().len());
         let before = counts();
@@ -68,7 +68,7 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     let address = [("server", rig.servers[0].address())];
     rig.lariat.wait_for_metric("lariat_server_disabled", &address, 1.0);
     rig.lariat.ask("status").assert_stdout("disabled  ");
-    // Again is no mistake.
+    // A repetition is no mistake.
     rig.change("disable", 0).success();
     rig.change("enable", 0).assert_stdout(" is enabled");
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);

@@ -1,4 +1,4 @@
-//! Servers behind are named by host name too.
+//! Servers behind can be named by host name too.
 
 use suite::name_server::{NameServer, SERVICE_NAME};
 use suite::prelude::*;
@@ -14,7 +14,7 @@ fn a_host_name_is_resolved() {
 #[test]
 fn a_name_that_moves_is_followed() {
     if !geteuid().is_root() {
-        // Nobody else may mount.
+        // Only root may mount.
         return;
     }
     let (site, server) = (Site::new(), Server::start(http()));
@@ -32,7 +32,7 @@ fn a_name_that_moves_is_followed() {
         let reply = curl_tls(&site, service.address).run();
         reply.code() == 0
     });
-    // A configuration that is read again keeps what is known.
+    // A configuration that is read again keeps the resolved addresses.
     lariat.reload().success();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
@@ -40,7 +40,7 @@ fn a_name_that_moves_is_followed() {
 /// One worker, because each worker counts for itself.
 const ONE_WORKER: &str = "[workers]\nthreads = 1\n";
 
-/// The bodies of as many replies, in order of the alphabet.
+/// Returns the bodies of `count` replies, in alphabetical order.
 fn replies(site: &Site, service: &Service, count: usize) -> String {
     let one = |_| curl_tls(site, service.address).run().success();
     let mut all: Vec<String> = (0..count).map(one).collect();
@@ -71,11 +71,11 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
         let name = name(number);
         lariat.wait_for_metric("lariat_server_up", &[("server", &name)], value);
     };
-    // By priority, and then by weight.
+    // In order of priority, and then of weight.
     (1..=3).for_each(|number| up(number, 1.0));
     up(4, 0.0);
     assert_eq!(replies(&site, &service, 8), "aaaaaabb");
-    // One is taken out by hand and stays out while another one is replaced.
+    // A server disabled by hand stays out while another one is replaced.
     let disabled = format!("web/{}", name(2));
     lariat.ask_with("server", &["disable", &disabled]).success();
     up(2, 0.0);
@@ -91,7 +91,7 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     lariat.ask_with("server", &["enable", &disabled]).success();
     up(2, 1.0);
     assert_eq!(replies(&site, &service, 3), "bbb");
-    // Records that are gone all at once are an accident: what was known goes on.
+    // Records that are gone all at once are an accident: the known ones stay in use.
     name_server.set(&[]);
     until_true("two answers", || name_server.answers() > 1);
     assert_eq!(replies(&site, &service, 3), "bbb");

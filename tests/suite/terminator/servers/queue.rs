@@ -2,7 +2,7 @@
 
 use suite::prelude::*;
 
-/// More than one worker: what is limited is limited over all of them.
+/// More than one worker, because limits hold over all of them.
 const WORKERS: &str = "[workers]\nthreads = 3\n";
 
 struct Rig {
@@ -13,7 +13,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A server that takes two connections, and one that stands by.
+    /// Starts a server that takes two connections, and one that stands by.
     fn start(queue: &str) -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let address = server.address();
@@ -33,7 +33,7 @@ impl Rig {
         Client::new(&self.site).echo(self.service.address)
     }
 
-    /// One more that waits; returns when it is the last in the queue.
+    /// Adds a waiting connection; returns when it is the last in the queue.
     fn waiting(&self, before: u32) -> Connection {
         let mut connection = Client::new(&self.site).connect(self.service.address);
         connection.send(b"w");
@@ -88,7 +88,7 @@ fn connections_wait_in_order_and_get_the_places_that_others_leave() {
     }
     let waits = rig.lariat.sum("lariat_queue_wait_duration_seconds_count", &[]);
     assert!((waits - 6.0).abs() < f64::EPSILON, "{waits}");
-    // With the last gone, all places are free.
+    // All places are free when the last connection is gone.
     served.into_iter().for_each(end);
     rig.lariat.wait_for_metric("lariat_server_connections_open", &[], 0.0);
     let _two = [rig.echo(), rig.echo()];

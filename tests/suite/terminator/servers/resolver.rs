@@ -1,5 +1,5 @@
 //! Names of servers are resolved by a process without rights, which may die or hang: another takes
-//! over, and what was resolved stays.
+//! over, and resolved addresses stay.
 
 use rustix::process::test_kill_process;
 use suite::prelude::*;
@@ -7,7 +7,7 @@ use suite::process::status_line;
 
 const NAME: &str = "lariat: resolver";
 
-/// A service whose server has a name.
+/// Makes a service whose server has a name.
 fn service(site: &Site, server: &Server) -> Service {
     Service::new(site, format!("localhost:{}", server.port()))
 }
@@ -17,7 +17,7 @@ fn the_resolver_has_no_rights() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = service(&site, &server);
     let lariat = service.start();
-    // It has answered, so its rights are gone.
+    // The resolver has answered, so its rights are gone.
     Client::new(&site).echo(service.address);
     let resolver = lariat.process(NAME);
     assert_eq!(status_line(resolver, "NoNewPrivs"), "1");

@@ -5,7 +5,7 @@ use suite::prelude::*;
 /// Longer than any test: a client that waits for the end of a dial gets no answer.
 const DIAL_TIME: &str = "timeouts = { dial = '1h' }";
 
-/// Takes what the kernel allows to wait, and no more: later connections get no answer at all.
+/// A listener whose queue is full: later connections get no answer at all.
 struct BlackHole {
     listener: TcpListener,
     waiting: Vec<TcpStream>,
@@ -32,7 +32,7 @@ impl BlackHole {
     }
 }
 
-/// Two addresses of `app.test`, which has this back.
+/// Starts a service with two addresses of `app.test`, which has this back.
 fn start(site: &Site, server: &Server, other: &str, back: &str) -> (Service, Lariat) {
     let service = Service::new(site, at_port_of(server, "app.test")).back(back).more(DIAL_TIME);
     start_service(site, other, service)
@@ -61,7 +61,7 @@ fn at_port_of(server: &Server, host: &str) -> String {
 #[test]
 fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
     if !geteuid().is_root() {
-        // Nobody else may mount.
+        // Only root may mount.
         return;
     }
     let (site, server) = (Site::new(), Server::start(http()));
@@ -78,7 +78,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
     let words = format!("1 of 2 addresses not used: {address}: last dials failed");
     assert!(status.contains(&words), "{status}");
     lariat.wait_for_stderr(&format!("is not used at {address}: its last dials failed (timeout)"));
-    // Its trials harm no connection, and it is used again when one of them is accepted.
+    // The address's trials harm no connection, and it is used again when one is accepted.
     let dials = || lariat.sum("lariat_dials_total", &[]);
     let before = dials();
     let mut connections = 0.0;
@@ -95,7 +95,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
     lariat.wait_for_stderr(&format!("is used at {address} again"));
 }
 
-/// The address that has come back accepts and says nothing.
+/// Makes a request; the address that has come back accepts and sends nothing.
 fn hello_or_silence(site: &Site, service: &Service) {
     let curl = curl_tls(site, service.address).args(&["--max-time", "0.1"]);
     curl.run();

@@ -1,10 +1,10 @@
-//! TLS is originated towards servers: they are verified, and what they send is relayed.
+//! TLS is originated towards servers: they are verified, and their bytes are relayed.
 
 use suite::openssl::key_hash;
 use suite::prelude::*;
 use testkit::authority::Trait;
 
-/// A service before one server that speaks TLS, with these keys of `back.tls`.
+/// Makes a service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
     Service::new(site, server.address).back(&format!("tls = {{ {keys} }}"))
 }
@@ -13,12 +13,12 @@ fn trusting(site: &Site) -> String {
     format!("ca = [{:?}]", site.ca())
 }
 
-/// One worker, so that the second connection finds the first one's session.
+/// Adds one worker, so that the second connection finds the first one's session.
 fn one_worker(service: &Service) -> String {
     format!("{}\n[workers]\nthreads = 1\n", service.toml())
 }
 
-/// Keys of `back` for checks of this kind, which come often and decide at once.
+/// Returns keys of `back` for checks of this kind, which come often and decide at once.
 fn check(kind: &str) -> String {
     format!("check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}")
 }
@@ -27,7 +27,7 @@ fn page(site: &Site, service: &Service) -> String {
     curl_tls(site, service.address).run().success()
 }
 
-/// Whether a request fails, and without a byte of plaintext for the server to misread.
+/// Reports whether a request fails, without a byte of plaintext for the server to misread.
 fn is_refused(site: &Site, service: &Service) -> bool {
     !curl_tls(site, service.address).run().status.success()
 }
@@ -104,7 +104,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
         (Behaviour::Greet(vec![22, 3, 3, 255, 255, 0]), "server-tls-failed"),
         (Behaviour::Greet(vec![21, 3, 3, 0, 2, 2, 40]), "server-tls-failed"),
         (Behaviour::Reset, "server-tls-failed"),
-        // It ends amid its ServerHello.
+        // The server ends amid its ServerHello.
         (Behaviour::Speak(vec![22, 3, 3, 0, 90, 2, 0, 0, 86, 3, 3]), "server-tls-failed"),
     ] {
         let bad = Server::start(behaviour);
@@ -141,13 +141,13 @@ fn sessions_are_resumed_until_the_certificate_or_the_policy_changes() {
         }
         lariat.wait_for_line(&["\"server_handshake\":\"full\""]);
         lariat.wait_for_line(&["\"server_handshake\":\"resumed\""]);
-        // Another server at the same address, with another certificate and no session of ours.
+        // A different server at the same address, with a new certificate and no session of ours.
         drop(server);
         site.leaf(&["127.0.0.1"]).write(&site.directory, "next.pem");
         let server = SServer::start_at(address, &site, "next.pem", &["-www", version]);
         assert_has(page(&site, &service), "New, ");
         assert_has(page(&site, &service), "Reused, ");
-        // One that cannot prove itself gets nothing for the sessions of its predecessor.
+        // A server that cannot prove itself does not benefit from sessions of its predecessor.
         drop(server);
         let stranger = Authority::root("somebody else");
         let leaf = stranger.leaf(&["127.0.0.1"]).issue();
@@ -190,7 +190,7 @@ fn our_certificate_is_shown_and_protocols_are_mirrored() {
     server.wait_for("lariat");
 }
 
-/// A service whose clients speak no TLS, before this server.
+/// Makes a service whose clients speak no TLS, before this server.
 fn originating(site: &Site, server: &SServer, address: SocketAddr) -> String {
     format!(
         "[[service]]\nname = 'originate'\nfront = {{ listen = ['{address}'], tls = 'off' }}\n\
@@ -215,7 +215,7 @@ fn what_a_plain_client_and_a_server_of_tls_say_is_relayed_over_new_keys() {
         let mut reply = [0; 8];
         client.read_exact(&mut reply).unwrap();
         assert_eq!(reply, *format!("reply {round}\n").as_bytes());
-        // It asks for keys of ours as well.
+        // The server asks for keys of ours as well.
         server.say("K");
     }
     client.shutdown(Shutdown::Write).unwrap();
@@ -233,7 +233,7 @@ fn a_server_that_renegotiates_is_refused() {
     server.wait_for("hello");
     server.say("r");
     // OpenSSL reads that it is refused with the next data, and gives up (RFC 5246 section 7.2.2
-    // lets it go on).
+    // allows it to go on).
     until_true("the end", || {
         let _refused_at_the_end = client.write_all(b"more\n");
         lariat.log().contains("handshake_failure")
@@ -255,7 +255,7 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     server.say("reply");
     assert_eq!(client.receive(6), b"reply\n");
     drop((client, lariat));
-    // Before TLS it is plain: what this server gets first is no hello.
+    // Before TLS it is plain: the first bytes that this server gets are no hello.
     let plain = Server::start(Behaviour::Swallow);
     let before = Service::new(&site, &plain)
         .more("timeouts = { dial = '300ms' }")
@@ -336,7 +336,7 @@ fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     }
 }
 
-/// It has been restarted with an old certificate: that nobody listened there is no longer why.
+/// After a restart with an old certificate, refused connections are no longer the reason.
 #[test]
 fn the_status_says_why_a_server_is_down_by_now() {
     let site = Site::new();

@@ -3,7 +3,7 @@
 
 use suite::prelude::*;
 
-/// A service before one server that speaks TLS, with these keys of `back.tls`.
+/// Makes a service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
     let tls = format!("tls = {{ ca = [{:?}], {keys} }}", site.ca());
     Service::new(site, server.address).back(&tls)
@@ -13,7 +13,7 @@ fn page(site: &Site, service: &Service) -> String {
     curl_tls(site, service.address).run().success()
 }
 
-/// Runs what follows where the authorities of the host are those in the file.
+/// Runs a command where the authorities of the host are those in the file.
 const WITH_AUTHORITIES: &str = "mount -t tmpfs test /etc/ssl/certs && \
     cat \"$0\" >/etc/ssl/certs/ca-certificates.crt && exec \"$@\"";
 
@@ -68,7 +68,7 @@ fn a_server_proves_the_name_that_the_client_asked_for() {
     ask(&site, &service, "c.example").assert_stderr("alert");
     let line = lariat.wait_for_line(&["server-certificate-name"]);
     assert_eq!(line["sni"], "c.example", "{line}");
-    // That was the client's doing: the server is not held to be down.
+    // The client caused that failure: the server does not count as down.
     assert_has(ask(&site, &service, "b.example").success(), "TLSv1.3");
     assert_eq!(lariat.sum("lariat_server_up", &[]), 1.0);
 }
@@ -115,7 +115,7 @@ fn all_workers_share_the_sessions_of_a_server() {
     });
 }
 
-/// A server that takes early data says with each connection whether any came.
+/// A server that takes early data reports with each connection whether any came.
 #[test]
 fn no_server_gets_early_data() {
     let site = Site::new();

@@ -1,11 +1,11 @@
-//! Certificates by ACME, without an authority: what is served until one has come, what lies in the
-//! folder, and who may not look into it.
+//! Certificates by ACME, without an authority: what is served until one has come, the files in the
+//! folder, and their protection.
 
 use std::os::unix::fs::PermissionsExt;
 
 use suite::prelude::*;
 
-/// Subjects as clients are shown them.
+/// Returns the subject that clients are shown.
 fn subject(site: &Site, address: SocketAddr) -> String {
     let answer = s_client(site, address, &["-servername", "a.example"]);
     let line = answer.stdout.lines().find_map(|line| line.strip_prefix("subject=CN = "));
@@ -20,7 +20,7 @@ fn certificate(lariat: &Lariat, words: &[&str]) -> Finished {
 
 const PLACEHOLDER: &str = "no certificate yet (lariat)";
 
-/// A service by ACME whose authority is not there.
+/// Makes a service by ACME whose authority does not exist.
 fn service(site: &Site, address: SocketAddr) -> String {
     format!(
         "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\nfront.listen = [\"{address}\"]\n\
@@ -53,7 +53,7 @@ fn services_start_without_their_certificates_and_get_them_later() {
     let mode = fs::metadata(&folder).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // As if they had been stored, and then somebody reloads.
+    // As if certificates had been stored before a reload.
     let name = status["acme"][0]["name"].as_str().unwrap();
     site.leaf(&["a.example"])
         .write(&site.directory, &format!("acme/certificates/{name}.ecdsa-p256.pem"));
@@ -102,7 +102,7 @@ fn the_process_that_speaks_to_authorities_has_no_rights_and_may_die() {
 #[test]
 fn an_upgrade_lets_a_program_that_changes_the_dns_end_by_itself() {
     let (site, address) = (Site::new(), free_address());
-    // It writes where it is, and waits at a record that is there as long as a file is.
+    // The hook writes its progress, and waits at a record that exists as long as a file does.
     let hook = format!(
         "#!/bin/sh\necho $$ >{:?}; echo \"$1 begins\" >>{log:?}\n\
          while [ -e {:?} ]; do sleep 0.1; done; echo \"$1 ends\" >>{log:?}\n",
@@ -113,7 +113,7 @@ fn an_upgrade_lets_a_program_that_changes_the_dns_end_by_itself() {
     let hook = site.write("hook", hook);
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o700)).unwrap();
     site.write("hold", "");
-    // As an order before has left it.
+    // As a former order has left it.
     let record = serde_json::json!([{
         "program": hook, "timeout": { "secs": 600, "nanos": 0 }, "presents": true,
         "domain": "a.example", "record": "_acme-challenge.a.example", "value": "v",
@@ -132,7 +132,7 @@ fn an_upgrade_lets_a_program_that_changes_the_dns_end_by_itself() {
     until_true("the end of it, and another", || lines() == whole.repeat(2));
     assert!(!lariat.stderr().contains("lariat: reader"), "{}", lariat.stderr());
 
-    // It ends with the supervisor, also with one that has become another program.
+    // The hook ends with the supervisor, also with one that has become another program.
     lariat.stop();
     site.write("hold", "");
     site.write("acme/state/.dns-records.json", record.to_string());

@@ -3,7 +3,7 @@
 use suite::prelude::*;
 use testkit::authority::Trait;
 
-/// A service that greets clients with certificates, verified by these files.
+/// Makes a service that greets clients with certificates, verified by these files.
 fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service) {
     let server = Server::start(Behaviour::Speak("welcome".into()));
     let ca = authorities.iter().map(|name| site.path(name));
@@ -13,7 +13,7 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     (server, service)
 }
 
-/// The words of `openssl s_client` in each version that shows a file's certificate and chain.
+/// Returns `openssl s_client`'s output in each version, with a file's certificates.
 fn shown(site: &Site, service: &Service, file: &str) -> [String; 2] {
     let path = site.path(file).display().to_string();
     ["-tls1_2", "-tls1_3"].map(|version| {

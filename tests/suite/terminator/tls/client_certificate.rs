@@ -32,7 +32,7 @@ impl Club {
     }
 }
 
-/// Whether a client is served: in TLS 1.3 a refusal comes only after its own handshake is over.
+/// Reports whether a client is served: in TLS 1.3 a refusal comes only after its own handshake.
 fn is_served(client: &Client, service: &Service) -> bool {
     client.try_connect(service.address).is_ok_and(|mut connection| {
         connection.send(b"hi");
@@ -70,7 +70,7 @@ fn an_optional_certificate_may_be_missing_but_not_wrong() {
     lariat.wait_for_reason("client-certificate-revoked", 1);
 }
 
-/// A service for clients of an intermediate authority, with lists of it and of its root.
+/// Makes a service for clients of an intermediate authority, with lists of it and of its root.
 fn chained(
     site: &Site,
     server: &Server,
@@ -101,7 +101,7 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
     let revoking = lists(&[between.serial()]).concat();
     site.write("lists.pem", revoking);
     lariat.reload().success();
-    // It has a session, which ends with the intermediate.
+    // The client has a session, which ends with the intermediate.
     assert!(!is_served(&client, &service));
     lariat.wait_for_reason("client-certificate-revoked", 1);
 }
@@ -128,7 +128,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     other.wait_for_stderr("past its nextUpdate");
 }
 
-/// The words of `openssl s_client` that shows this certificate, until the service has ended.
+/// Returns the output of `openssl s_client` with this certificate, until the service has ended.
 fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
     let certificate = site.write("shown.pem", leaf.pem());
     let path = certificate.to_str().expect("the test's own path");
@@ -205,7 +205,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
     let service = chained(&site, &server, &root, &lists, "allow = { cn = ['ann', 'bob'] }");
     let lariat = service.start();
     let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
-    // By id and by ticket of TLS 1.2, and by PSK.
+    // Session id and ticket of TLS 1.2, and PSK.
     let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
     let visit = |way: usize, (name, leaf): &(&str, Leaf), option: &str| {
         let session = site.path(&format!("{name}.{way}")).display().to_string();
@@ -270,7 +270,7 @@ fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
         ProxyHeader::read(&bytes).unwrap()
     });
     let [first, second] = headers.map(|header| header.ssl());
-    // PP2_CLIENT_SSL, _CERT_CONN and _CERT_SESS; the last is what a resumption has.
+    // PP2_CLIENT_SSL, _CERT_CONN and _CERT_SESS; a resumption has only the last.
     assert_eq!((first.client, second.client), (7, 5));
     assert_eq!((first.verify, second.verify), (0, 0));
     assert_eq!(second.text(0x22).as_deref(), Some("member"));

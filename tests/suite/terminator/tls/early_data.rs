@@ -4,7 +4,7 @@ use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use testkit::client::{Client, ClientChoice};
 
-/// Our own type of TLV, as the reference says.
+/// Type of our own TLV, as in the reference.
 const EARLY_DATA: u8 = 0xe1;
 
 const RESULTS: &str = "lariat_early_data_total";
@@ -98,7 +98,7 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
         (second.rest == b"pay").then_some(())
     });
     for count in [1.0, 2.0] {
-        // On whichever worker it lands.
+        // Whichever worker gets it.
         replay(&flight, &service);
         lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], count);
     }
@@ -129,7 +129,7 @@ fn choice(site: &Site) -> ClientChoice {
     ClientChoice::new(&ca, true, &[]).with_early_data()
 }
 
-/// Sends what a client has sent before, and sees that it is answered by a handshake of its own.
+/// Sends a client's former bytes, and checks that they are answered by a handshake of its own.
 fn replay(flight: &[u8], service: &Service) {
     let mut socket = tcp(service.address);
     socket.write_all(flight).unwrap();

@@ -22,7 +22,7 @@ fn service(site: &Site, server: &Server, passphrase: &str) -> Service {
     Service::new(site, server).certificates(&table)
 }
 
-/// A key that names a program that does this.
+/// Returns a key that names a program with this script.
 fn program(site: &Site, script: &str) -> String {
     let path = site.write("passphrase.sh", format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -96,7 +96,7 @@ fn what_is_wrong_with_a_passphrase_is_named() {
     }
 }
 
-/// It may ask somebody, or count its failures.
+/// The program may ask somebody, or count its failures.
 #[test]
 fn a_program_that_fails_is_run_once_for_all_keys() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));

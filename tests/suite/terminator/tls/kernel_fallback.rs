@@ -1,11 +1,12 @@
-//! Long answers are the same whether the kernel of this host seals them or not, and what it cannot
-//! is told with the remedy.
+//! Long answers are the same whether the kernel of this host encrypts them or not, and its limits
+//! are reported with the remedy.
 
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;
 
-/// Whether this host's kernel has TLS. A supervisor with the right to has loaded the module by now.
+/// Reports whether this host's kernel has TLS. A supervisor with the right to has loaded the module
+/// by now.
 fn kernel_has_tls() -> bool {
     Path::new("/proc/net/tls_stat").exists()
 }
@@ -26,7 +27,7 @@ fn refusals(lariat: &Lariat) -> f64 {
     lariat.sum("lariat_ktls_refusals_total", &reason)
 }
 
-/// Each of `connections` was long: the kernel took all of them, or none.
+/// Checks the counts after `connections` long ones: the kernel took all of them, or none.
 fn assert_counted(lariat: &Lariat, connections: f64) {
     let taken = lariat.sum("lariat_ktls_connections_total", &[]);
     let expected = if kernel_has_tls() { (connections, 0.0) } else { (0.0, connections) };

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use suite::prelude::*;
 
-/// The lines of a key log, without comments.
+/// Returns the lines of a key log, without comments.
 fn lines_of(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -23,7 +23,7 @@ fn wait_for_lines(ours: &Path, wanted: &[String]) {
     });
 }
 
-/// A connection, whose secrets `openssl` writes to a new file of this name.
+/// Makes a connection, whose secrets `openssl` writes to a new file of this name.
 fn connect(site: &Site, service: &Service, name: &str, version: &str) -> PathBuf {
     let path = site.path(name);
     let keys = path.display().to_string();
@@ -47,7 +47,7 @@ fn secrets_of_both_sides_are_those_of_the_peers() {
         let lariat =
             Lariat::start(&format!("{}{}{}", key_log(&ours, more), web.toml(), other.toml()));
         lariat.wait_for_stderr("decrypts what was captured");
-        // A connection of another service comes before those that are waited for, in the log too.
+        // A connection of another service comes before the awaited ones, in the log too.
         let others = connect(&site, &other, &format!("other-{number}.log"), version);
         let others_of_server = lines_of(&of_server);
         let of_client = connect(&site, &web, &format!("client-{number}.log"), version);

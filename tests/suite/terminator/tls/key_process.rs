@@ -1,5 +1,5 @@
-//! Keys in a process of their own (`process.key-process`): who has them, what is signed, and what
-//! happens when that process is not there.
+//! Keys in a process of their own (`process.key-process`): who holds them, signatures, and the
+//! absence of that process.
 
 use std::io::copy;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use suite::process::{has_ended, memory_holds, open_files, status_line};
 
 const TABLES: &str = "[process]\nkey-process = true\ndrain = \"1s\"\n[workers]\nthreads = 2";
 
-/// A site with an ECDSA and an RSA certificate, and a service of both.
+/// Makes a site with an ECDSA and an RSA certificate, and a service of both.
 fn both_kinds(site: &Site, server: &Server) -> Service {
     let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
     site.write("rsa.crt", rsa.chain_pem());
@@ -59,7 +59,7 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
         let mut openssl = Command::new("openssl");
         openssl.args(["pkey", "-outform", "DER", "-in"]).arg(site.path("rsa.key"));
         let der = openssl.output().unwrap().stdout;
-        // A part of the primes, which the library keeps as they are or turned around.
+        // A part of the primes, which the library keeps as they are or reversed.
         let part = &der[der.len() - 200..der.len() - 180];
         let turned: Vec<_> = part.iter().rev().copied().collect();
         let has_key = |process| memory_holds(process, part) || memory_holds(process, &turned);
@@ -81,7 +81,7 @@ fn the_process_has_no_network_and_no_file() {
     if geteuid().is_root() {
         assert!(status_line(keys, "Uid").starts_with("65534"));
         let files = open_files(keys);
-        // The standard error is one here.
+        // The standard error is a file here.
         let is_file = |path: &&PathBuf| {
             path.is_absolute() && !path.starts_with("/dev") && !path.ends_with("stderr")
         };
@@ -112,7 +112,7 @@ fn a_client_certificate_is_signed_for_too() {
     }
 }
 
-/// Makes full handshakes without end while something is done; how many failed.
+/// Makes full handshakes without end during `act`; returns how many were made and how many failed.
 fn under_load(site: &Site, address: SocketAddr, act: impl FnOnce()) -> (usize, usize) {
     let is_over = AtomicBool::new(false);
     let (done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -188,7 +188,7 @@ fn while_it_does_not_answer_no_client_should_come() {
     let (site, server) = (Site::new(), Server::start(http()));
     let lariat = Service::new(&site, &server).start_with(TABLES);
     until_true("to be ready", || lariat.readiness() == "ready\n200");
-    // Each process in turn, so that there is none for as long as it takes.
+    // Each process in turn, so that there is none during the test.
     let stopping = AtomicBool::new(true);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -298,8 +298,8 @@ fn no_stopped_process_outlasts_an_upgrade_with_keys_of_a_plan_that_was_replaced(
     until_true("signatures", connects);
 }
 
-/// A way to an address for one client: who connects comes through in part, and then, when it is
-/// told so, as a whole.
+/// A relay to an address for one client: its bytes are passed on in part, and on a signal
+/// completely.
 struct HeldHandshake {
     address: SocketAddr,
     go_on: mpsc::Sender<()>,
@@ -339,11 +339,11 @@ fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_
         let made = scope.spawn(|| client.try_connect(held.address).unwrap());
         has_begun.recv().unwrap();
         lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
-        // Another key, so that only the first process can sign for that client.
+        // A new key, so that only the first process can sign for that client.
         site.write("site.pem", site.leaf(&["localhost"]).pem());
         lariat.reload().success();
         let second = lariat.process("lariat: keys");
-        // Nobody but the next program can notice it.
+        // Only the next program can notice it.
         kill_process(second, Signal::STOP).unwrap();
         let before = lariat.upgrade();
         until_true("the one that is stopped to end", || has_ended(second));
@@ -358,7 +358,7 @@ fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_
     });
 }
 
-/// Copies of a process's Unix sockets to other processes of ours, as it can send them to anybody
+/// Copies a process's Unix sockets, as it could send them to other processes of ours
 /// (`SCM_RIGHTS`): its standard input, and those of whole messages.
 fn copies_of_channels(process: Pid) -> Vec<OwnedFd> {
     let held = pidfd_open(process, PidfdFlags::empty()).unwrap();
@@ -389,7 +389,7 @@ fn copies_of_a_dead_worker_process_s_channels_are_of_no_use() {
         waits[0].revents().contains(PollFlags::HUP)
     };
     assert_eq!(copies.iter().filter(|copy| is_ended(copy)).count(), 0);
-    // Its end is noticed, though its end of the channel is open here.
+    // The process's death is noticed, though its end of the channel is open here.
     lariat.replace_worker_process();
     until_true("the end of all copies", || copies.iter().all(is_ended));
     curl_tls(&site, service.address).run().success();

@@ -2,7 +2,7 @@
 
 use suite::prelude::*;
 
-/// A service whose certificate has this response of OCSP in the file beside it.
+/// Makes a service whose certificate has this OCSP response in the file beside it.
 fn stapling(site: &Site, server: &Server, response: impl FnOnce(&Leaf) -> Vec<u8>) -> Service {
     let leaf = site.leaf(&["localhost"]);
     leaf.write(&site.directory, "certs/site.pem");

@@ -1,4 +1,4 @@
-//! The record layer with programs on its other end, whatever they ask for.
+//! The record layer against other programs, whatever they ask for.
 
 use suite::kernel::pattern;
 use suite::openssl::s_client_sending;
@@ -15,7 +15,7 @@ const TLS12: [&str; 6] = [
     "ECDHE-RSA-CHACHA20-POLY1305",
 ];
 
-/// A service with an ECDSA and an RSA certificate.
+/// Makes a service with an ECDSA and an RSA certificate.
 fn service(site: &Site, server: &Server) -> Service {
     let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048);
     let rsa = rsa.issue().write(&site.directory, "rsa.pem");
@@ -69,7 +69,7 @@ fn openssl_updates_keys_and_the_talk_goes_on() {
         talk.say("at first");
         talk.wait_for("at first", 1);
         for round in 1..=3 {
-            // One of their own, then one that asks for ours.
+            // An update of their own keys, then one that asks for ours.
             talk.update_keys(false);
             talk.say(&format!("after theirs {round}"));
             talk.wait_for(&format!("after theirs {round}"), 1);
@@ -108,7 +108,7 @@ fn the_end_is_told_by_close_notify() {
     }
 }
 
-/// Stands before a service for one connection; gives back all that it sent.
+/// Relays one connection to a service; returns all bytes that the service sent.
 fn tapped(service: &Service) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, to) = (listener.local_addr().unwrap(), service.address);

@@ -1,11 +1,11 @@
-//! The groups by which sessions are resumed that began with ML-KEM (`resumption.group`).
+//! The groups with which sessions that began with ML-KEM are resumed (`resumption.group`).
 
 use rustls::{HandshakeKind, NamedGroup};
 use suite::prelude::*;
 
 const CLASSICAL: &str = "[resumption]\ngroup = \"classical\"";
 
-/// The kind and the group of the next handshake of a client, which takes a session along.
+/// Returns the kind and the group of the next handshake of a client, which takes a session along.
 fn visit(client: &Client, address: SocketAddr) -> (HandshakeKind, NamedGroup) {
     let mut connection = client.connect(address);
     connection.ask("");
@@ -30,7 +30,7 @@ fn a_session_that_began_with_ml_kem_is_resumed_without_it_if_that_is_allowed() {
     let lariat = service.start();
     let client = Client::new(&site);
     assert_eq!([(); 3].map(|()| visit(&client, service.address)), [FULL, HYBRID, HYBRID]);
-    // Of this session it is not known with what it began.
+    // The group with which this session began is unknown.
     lariat.reload_with(&format!("{CLASSICAL}\n{}", service.toml()));
     assert_eq!([(); 2].map(|()| visit(&client, service.address)), [HYBRID, X25519]);
 }

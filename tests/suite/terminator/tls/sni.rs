@@ -61,7 +61,7 @@ fn an_unknown_name_is_refused_if_so_configured() {
     lariat.wait_for_reason("name-missing", 1);
 }
 
-/// RFC 6066 section 3 asks nobody to refuse them, and other servers give them the default.
+/// RFC 6066 section 3 does not require refusing them, and other servers send them the default.
 #[test]
 fn what_is_no_host_name_gets_the_default_certificate() {
     let site = Site::new();

@@ -1,7 +1,7 @@
-//! The steps of a connection's way: it is admitted, its session is fetched, it gets its back, and a
-//! peer that is gone or too slow is noticed.
+//! The steps of a connection: admission, fetching its session, getting its back, and noticing a
+//! peer that is gone or too slow.
 //!
-//! A back is got by dials, of which the TLS handshake is a part, or at once.
+//! Servers are reached by dials, of which the TLS handshake is a part; files at once.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use crate::driver::{Socket, is_unreachable};
 use crate::files::FileBack;
 use crate::options::RateMin;
 
-/// How old a server's connection is when the kernel is told to probe it: four system calls that
-/// most connections of one request do without. None is lost so soon; the kernel counts from when
+/// Age of a server's connection at which the kernel begins to probe it: four system calls that most
+/// connections of one request avoid. No peer is lost so soon; the kernel counts from the time when
 /// something last came.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Makes the kernel probe a server that is connected for long enough.
+    /// Makes the kernel probe a server that has been connected for long enough.
     pub(super) fn keep_alive(&mut self, now: Instant) {
         if self.keep_alive_at.is_none_or(|due| due > now) {
             return;
@@ -39,12 +39,12 @@ impl Connection {
         }
     }
 
-    /// Closes a server that took too long or whose TLS failed; it gets the alert that says so. How
-    /// the connection ends, if no other server is to be tried.
+    /// Closes a server that took too long or whose TLS failed, after sending it the alert. Returns
+    /// how the connection ends, if no other server is to be tried.
     pub(super) fn give_server_up(&mut self, context: &mut Context<'_>) -> Option<Ending> {
         let pending = self.flow.back_pending();
         if let Some(Back::Server(server)) = self.back.as_mut().filter(|_| !pending[0].is_empty()) {
-            // It fits the socket's buffer, or the server is not there to read it.
+            // The alert fits the socket's buffer, or the server is not there to read it.
             let _ = server.send(pending[0]);
         }
         self.back = None;
@@ -103,8 +103,8 @@ impl Connection {
         }
     }
 
-    /// Dials once more if the servers were only busy or full, and it is time or its turn has come;
-    /// returns whether it did.
+    /// Dials again if the servers were only busy or full, and its time or turn has come; returns
+    /// whether it did.
     pub(super) fn dial_again(&mut self, context: &mut Context<'_>) -> bool {
         let is_due = self.dial.is_due(context.now) && self.flow.is_dialling();
         if is_due {
@@ -126,7 +126,7 @@ impl Connection {
         true
     }
 
-    /// The server being dialled has answered.
+    /// Handles the answer of the server being dialled.
     pub(super) fn dial_answered(
         &mut self,
         error: Option<std::io::Error>,
@@ -163,7 +163,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// A client that has reset its connection costs no more cryptography and no dial.
+    /// Handles failed sockets first: a client's reset saves cryptography and a dial.
     pub(super) fn take_failures(&mut self, context: &mut Context<'_>) {
         if self.front.has_failed() {
             let error = self.front.take_error();
@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Watches a client for which bytes wait, if its service wants a rate.
+    /// Watches a client that has bytes waiting, if its service demands a rate.
     pub(super) fn watch_client(&mut self, now: Instant) {
         if let Some(rate) = self.rate_min().filter(|_| !self.front.is_writable()) {
             let progress = || self.front.progress();
@@ -207,7 +207,7 @@ impl Connection {
         })
     }
 
-    /// Whether one of the two takes what the kernel has for it; `None` = that has to be seen.
+    /// Reports whether client or server takes what the kernel holds for it; `None` = not yet known.
     pub(super) fn takes(&mut self) -> Option<bool> {
         let server = match &mut self.back {
             Some(Back::Server(server)) => server.takes(),
@@ -219,14 +219,14 @@ impl Connection {
         }
     }
 
-    /// How fast the client must take what it is sent.
+    /// Returns the rate at which the client must take what it is sent.
     fn rate_min(&self) -> Option<RateMin> {
         self.service.plan.files.as_ref()?.timeouts.rate_min
     }
 }
 
 impl Connection {
-    /// Asks for the session that the client offers.
+    /// Fetches the session that the client offers.
     pub(super) fn fetch_session(&mut self, context: &mut Context<'_>) {
         let (mailbox, token) = (context.file_context.mailbox().clone(), self.back_token);
         let answer = move |tier| mailbox.send(Command::SessionFetched { token, tier });
@@ -241,13 +241,13 @@ impl Connection {
 }
 
 impl Connection {
-    /// Counts bytes that went past our buffers.
+    /// Counts bytes that bypassed our buffers.
     pub(super) fn count_passed(&mut self, count: usize, way: ServiceCounter) {
         self.passed += count as u64;
         self.service.counters.add(way, count as u64);
     }
 
-    /// Adds to the counters what has been relayed since the last call.
+    /// Adds to the counters what was relayed since the last call.
     pub(super) fn count_bytes(&mut self) {
         let facts = self.flow.facts();
         // A dialog's own words may wait among those of the client.
@@ -272,7 +272,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Lets the client in, or resets the connection.
+    /// Admits the client, or resets the connection.
     pub(super) fn admit(&mut self, context: &mut Context<'_>) {
         let client = self.flow.facts().route.source.map(|source| source.ip());
         let rules = &self.service.plan.sources;

@@ -7,7 +7,7 @@ use super::*;
 const PLAIN: ListenOptions =
     ListenOptions { backlog: 1, fast_open: 0, reuse_port: false, unix_mode: None };
 
-/// A connected socket with its other end.
+/// Returns a connected socket with its other end.
 fn connected(driver: &mut Driver) -> (Socket, OwnedFd) {
     let listener = socket::listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
     let Ok(PeerAddress::Ip(address)) = socket::local_address(&listener) else {
@@ -80,7 +80,7 @@ fn a_file_is_sent_until_it_ends_and_its_fault_is_not_the_connections() {
     assert_eq!(socket.send_file(&file, 10, 9_000), FileSent::Bytes(9_000));
     assert!(socket.is_writable());
     assert_eq!(socket.send_file(&file, 10_000, 5), FileSent::NoFile);
-    // The rest, of which more was promised.
+    // The rest; more of it was promised.
     assert_eq!(socket.send_file(&file, 9_010, 5_000), FileSent::Bytes(990));
     assert!(socket.is_writable(), "no event would come");
     assert_eq!(socket.send_file(&file, 10_000, 4_010), FileSent::NoFile);

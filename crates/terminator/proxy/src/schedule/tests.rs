@@ -1,4 +1,4 @@
-//! A worker of virtual time: what each class waits for, whatever the others do.
+//! A worker in virtual time: tests how long each class waits, whatever the others do.
 
 mod handshakes;
 
@@ -8,14 +8,14 @@ use testkit::chance::Chance;
 
 use super::*;
 
-/// The cost of a turn of a connection of each class.
+/// CPU time of one turn of a connection, by class.
 const SMALL_COST: Duration = Duration::from_micros(20);
 const HANDSHAKE_COST: Duration = Duration::from_micros(300);
 const BULK_COST: Duration = Duration::from_micros(400);
 
 const WAIT_COST: Duration = Duration::from_micros(5);
 
-/// The slices of a turn, with an overrun of each.
+/// Time of a turn: its slices, with an overrun of each.
 const TURN_MAX: Duration = SMALL_SLICE
     .saturating_add(SMALL_COST)
     .saturating_add(HANDSHAKE_SLICE)
@@ -27,7 +27,7 @@ fn id(number: u64) -> ConnectionId {
     ConnectionId::of(number)
 }
 
-/// The waits of one class.
+/// Waiting times of one class.
 #[derive(Default)]
 struct Waits {
     count: u32,
@@ -42,9 +42,9 @@ struct Simulation {
     now: Instant,
     chance: Chance,
     schedule: Schedule,
-    /// When each connection began to wait.
+    /// Time at which each connection began to wait.
     since: Vec<Instant>,
-    /// Connections without anything to do, by when they come back.
+    /// Connections without work, by when they come back.
     back: BTreeMap<Instant, Vec<u64>>,
     small: Waits,
     handshakes: Waits,
@@ -70,7 +70,7 @@ impl Simulation {
         simulation
     }
 
-    /// One in ten is bulk, one in ten a handshake.
+    /// Returns the class: one in ten is bulk, one in ten a handshake.
     fn class(number: u64) -> Class {
         match number % 10 {
             0 => Class::Bulk,
@@ -79,7 +79,7 @@ impl Simulation {
         }
     }
 
-    /// Puts a connection that has been served where it waits for more to do.
+    /// Puts a connection that has been served where it waits for more work.
     fn rest(&mut self, number: u64) {
         let class = Self::class(number);
         if class == Class::Bulk {
@@ -134,14 +134,14 @@ fn of_10_000_connections_none_starves_and_the_bounds_hold() {
     }
     let Simulation { small, handshakes, bulk, .. } = simulation;
     // 8,000 connections that come back every two seconds use a tenth of the CPU, 1,000 handshakes a
-    // seventh: both are less than their slices, so that they wait for the turn of the others alone.
+    // seventh: both are less than their slices, so that they wait only for the turn of the others.
     assert!(small.count > 100_000 && handshakes.count > 10_000);
     assert!(small.total / small.count <= TURN_MAX);
     assert!(small.longest <= TURN_MAX * 2, "{:?}", small.longest);
     assert!(handshakes.longest <= TURN_MAX * 2, "{:?}", handshakes.longest);
-    // Each of 1,000 downloads waits for the 999 others, of which a turn serves one at least.
+    // Each of 1,000 downloads waits for the 999 others, of which a turn serves at least one.
     assert!(bulk.longest <= TURN_MAX * 1_000, "{:?}", bulk.longest);
-    // What the others do not use of their slices goes to bulk.
+    // The unused time of the other slices goes to bulk.
     assert!(bulk.served > (small.served + handshakes.served) * 2);
 }
 

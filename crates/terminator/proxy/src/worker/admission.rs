@@ -1,8 +1,8 @@
-//! How connections come in: accepted, let in or refused, and in whose place where a limit is
+//! Admission of connections: accepts, admits or refuses them, and displaces others where a limit is
 //! reached.
 //!
-//! Owns the rule of displacement, which docs/threat-model.md describes; the order among those that
-//! may be displaced is `displaceable`'.
+//! The rule of displacement is described in docs/threat-model.md; `displaceable` orders the
+//! connections that may be displaced.
 
 use std::io;
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ use crate::listeners::ReadyListeners;
 use crate::service::Service;
 use crate::sources::{Allowance, SourcePlace, is_worth_displacing};
 
-/// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
+/// Connections searched for the oldest one whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ enum AdmissionLimit<'a> {
 }
 
 impl AdmissionLimit<'_> {
-    /// The stages that hold places of it without having relayed anything.
+    /// Returns the stages that hold places of the limit without having relayed anything.
     fn stages(self) -> &'static [DisplaceableStage] {
         match self {
             Self::Handshakes => DisplaceableStage::HANDSHAKING,
@@ -133,18 +133,18 @@ impl Worker {
         connection.shared = shared;
         let has_action = connection.flow.has_action();
         self.connections.insert(connection);
-        // In a crowd its event tells when its hello has come, and what it offers.
+        // In a crowd an event tells when the hello has come, and what it offers.
         if has_action || !self.schedule.is_crowded() {
             self.queue(id);
         }
         self.list(id);
-        // Its time runs from now on, however long it waits to be served.
+        // The client's time runs from now on, however long it waits to be served.
         self.set_timer(id);
         Ok(())
     }
 
-    /// Gives a connection to the service that its hello is for. From then on it is that service's,
-    /// also if it may not stay: the service's rules and limits are looked at now.
+    /// Gives a connection to the service that its hello is for. The connection counts for that
+    /// service even if it is refused: the service's rules and limits are checked now.
     pub(super) fn route(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else {
             return;
@@ -162,7 +162,7 @@ impl Worker {
         entry.plan.open().give();
         let limit = self.take(AdmissionLimit::ConnectionsOf(&chosen)).err();
         if limit.is_some() {
-            // Its end gives the place back.
+            // The connection's end gives the place back.
             chosen.plan.open().take_over();
         }
         for gauge in [ServiceGauge::ConnectionsOpen, ServiceGauge::HandshakesInProgress] {
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Lets a client in, unless a PROXY header is to name it first.
+    /// Admits a client, unless a PROXY header is to name it first.
     fn admit_source(
         &self,
         service: &Service,
@@ -205,7 +205,7 @@ impl Worker {
         self.sources.admit(rules, peer.ip(), self.now)
     }
 
-    /// Counts a further connection, where a limit is reached in the place of another; or says why
+    /// Counts a further connection, displacing another where a limit is reached; or returns why
     /// there is no place.
     fn admit(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
         if !self.driver.descriptors.suffice_for_connection(fd) {
@@ -252,7 +252,7 @@ impl Worker {
         }
     }
 
-    /// Ends the oldest connection of the stage that has the most; whether there was one.
+    /// Ends the oldest connection of the fullest stage; returns whether there was one.
     fn displace(&mut self, limited: AdmissionLimit<'_>) -> bool {
         let displaceable = match limited {
             AdmissionLimit::ConnectionsOf(service) => &service.displaceable,
@@ -261,7 +261,7 @@ impl Worker {
         let mut oldest = None;
         for id in displaceable.borrow().oldest_of_most(limited.stages()).take(LOOKED_AT_MAX) {
             oldest.get_or_insert(id);
-            // Bytes of it may wait for us: then it is not the client who lets us wait.
+            // Bytes of the connection may wait for us: then it is not the client who lets us wait.
             if self.connections.find(id).is_some_and(|connection| !connection.is_queued) {
                 oldest = Some(id);
                 break;
@@ -274,7 +274,7 @@ impl Worker {
     }
 
     /// Gives up the places that other workers' newcomers have taken. A connection that gives up a
-    /// handshake's gives up a connection's with it, and one newcomer may have taken both.
+    /// handshake's place gives up a connection's with it, and one newcomer may have taken both.
     pub(super) fn pay_back(&mut self) {
         let handshakes = self.pay(AdmissionLimit::Handshakes, 0);
         self.pay(AdmissionLimit::Connections, handshakes);
@@ -283,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// Gives up what is owed beyond `paid`; returns the number of places owed.
+    /// Gives up the places owed beyond `paid`; returns the number of places owed.
     fn pay(&mut self, limited: AdmissionLimit<'_>, paid: u32) -> u32 {
         let allowance = self.allowance(limited).0.clone();
         let mut owed = 0;
@@ -296,7 +296,7 @@ impl Worker {
         owed
     }
 
-    /// Keeps a connection among those of its stage, for as long as it may be displaced.
+    /// Keeps a connection listed under its stage, for as long as it may be displaced.
     pub(super) fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.find(id) else {
             return;
@@ -314,7 +314,7 @@ impl Worker {
         }
     }
 
-    /// Takes a connection out of where it was.
+    /// Removes a connection from its lists.
     pub(super) fn unlist(&self, before: Option<DisplaceableEntry>, service: &Service) {
         if let Some(before) = before {
             self.displaceable.borrow_mut().remove(before.of_worker);
@@ -345,8 +345,8 @@ impl Worker {
         self.lines.report_refused(self.next_connection, listener, peer, reason, self.now);
     }
 
-    /// Without a descriptor left a client would wait for nothing: the one held in reserve serves
-    /// to accept its connection and reset it, so that it knows and is counted.
+    /// Accepts and resets a connection with the reserve descriptor when none is left, so that the
+    /// client knows and is counted instead of waiting in vain.
     fn reject_on_emfile(&mut self, place: usize) -> io::Result<()> {
         let Some(listener) = self.listeners.at(place) else {
             return Err(ErrorKind::WouldBlock.into());

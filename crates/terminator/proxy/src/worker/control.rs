@@ -1,5 +1,5 @@
-//! The requests of the control thread and of a worker's helpers: a new plan, to accept or not, to
-//! drain, to go on with what a thread has done for a connection.
+//! Requests of the control thread and of a worker's helpers: a new plan, accepting or not,
+//! draining, and continuing a connection after a thread's work for it.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -18,12 +18,12 @@ use crate::driver::EventSource;
 use crate::listeners::Listener;
 use crate::service::{Service, SharedServices};
 
-/// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
-/// more asked for, so that while files are read there is always a next one.
+/// Commands handled in a turn. Most are parts of files that threads have read: each is followed by
+/// sent bytes and a request for more, so that while files are read there is always a next one.
 pub(super) const COMMANDS_PER_TURN: usize = 32;
 
-/// Connections taken from a queue that is about to be closed: the longest that the kernel keeps. A
-/// flood that fills it as fast as it is emptied must not hold the worker up for ever.
+/// Connections taken from a queue that is about to be closed: the kernel's longest queue. A flood
+/// that fills it as fast as it is emptied must not hold the worker up without end.
 const QUEUE_MAX: usize = 1 << 16;
 
 impl Worker {
@@ -54,11 +54,11 @@ impl Worker {
                 Command::SessionFetched { token, tier } => self.session_fetched(token, tier),
             }
         }
-        // There may be more, after the others' turn.
+        // More commands may wait, after the others' turn.
         self.waker.wake();
     }
 
-    /// Makes a connection of files go on, if it still waits for that.
+    /// Continues a connection of files, if it still waits for this reply.
     fn replied(&mut self, reply: Reply) {
         let EventSource::Back(id) = EventSource::of(reply.token) else {
             return;
@@ -70,7 +70,7 @@ impl Worker {
         self.queue(id);
     }
 
-    /// Makes a connection go on with its handshake, if it still waits for a session.
+    /// Continues a connection's handshake, if it still waits for a session.
     fn session_fetched(&mut self, token: u64, tier: SessionTier) {
         if let EventSource::Back(id) = EventSource::of(token)
             && let Some(connection) = self.connections.find(id)
@@ -81,8 +81,8 @@ impl Worker {
         }
     }
 
-    /// Makes connections take the places at servers that are reserved for them. If one has ended,
-    /// its place has gone to another.
+    /// Wakes connections for which places at servers are reserved. If one has ended, its place has
+    /// gone to another.
     pub(super) fn handle_calls(&mut self) {
         for _ in 0..COMMANDS_PER_TURN {
             let Ok(token) = self.called.try_recv() else {
@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Ends the sessions of servers that have gone down or were disabled, those of earlier plans
-    /// among them. It looks at every connection of the worker, since servers seldom go down.
+    /// among them. Scans every connection of the worker, because servers seldom go down.
     pub(super) fn close_sessions(&mut self, service: &Service) {
         let closing = service.take_closing();
         if closing.is_empty() {
@@ -165,15 +165,15 @@ impl Worker {
         }
     }
 
-    /// Closes the listeners. Connections that the kernel has already accepted for one of them
-    /// would be lost with it if nobody else holds it open, so they are taken first.
+    /// Closes the listeners. Connections waiting at a listener are accepted first, because they
+    /// would be lost with it if nobody else holds it open.
     pub(super) fn empty_queues(&mut self) {
         self.take_queues();
         self.listeners.close(&self.driver);
     }
 
     fn take_queues(&mut self) {
-        // Those of listeners that are left alone are another process's.
+        // Listeners that are held are another process's.
         if !self.listeners.are_held() {
             for place in 0..self.listeners.len() {
                 self.accept_some(place, QUEUE_MAX);

@@ -1,4 +1,4 @@
-//! A worker's turns over real sockets, in which nothing happens but what the test says.
+//! A worker's turns over real sockets; the tests control every event.
 
 mod simulation;
 
@@ -17,13 +17,13 @@ use crate::tests::{Fixture, TIMEOUTS, file_context};
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };
 
-/// A service without a server, with this number of connections at most.
+/// Makes a service without a server, with at most this number of connections.
 fn fixture(connections: u32) -> Fixture {
     let limits = Limits { connections, handshakes: connections, per_source: SourceLimits::OFF };
     Fixture::new("unix:@nobody", limits)
 }
 
-/// Workers with a listener each, and where they listen.
+/// Makes workers with one listener each, and their addresses.
 fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
     let wakers: Arc<[_]> = (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect();
     let allowances = Allowances::new(Arc::clone(&wakers));
@@ -179,7 +179,7 @@ fn commands_without_end_leave_the_others_their_turn() {
     assert!(worker.commands.try_recv().is_err());
 }
 
-/// One turn at that time, with what has happened by now.
+/// Runs one turn at that time, with the events so far.
 fn turn(worker: &mut Worker, now: Instant) {
     let mut events = Vec::new();
     let wait = worker.driver.wait(Some(Duration::ZERO), &mut events);
@@ -188,7 +188,7 @@ fn turn(worker: &mut Worker, now: Instant) {
     worker.turn(&mut events).unwrap();
 }
 
-/// A server's sessions end, those among them that have not begun.
+/// Ends a server's sessions, those among them that have not begun.
 #[test]
 fn a_session_is_not_begun_at_a_server_that_was_closed_while_it_was_dialled() {
     CONNECTS_LATER.set(true);
@@ -237,7 +237,7 @@ fn a_client_that_goes_on_after_the_servers_end_is_heard_a_little_later() {
     let limits = fixture(10).plan.limits;
     let fixture = Fixture::with_places(&at, limits, None);
     let (mut worker, address) = workers(&fixture).remove(0);
-    // No clock of this host comes so far: all happens at one instant.
+    // No clock of this host comes so far: everything happens at one instant.
     let now = Instant::now() + Duration::from_secs(3600);
     let mut client = fixture.choice.connect("localhost");
     let mut stream = TcpStream::connect(address).unwrap();
@@ -272,7 +272,7 @@ fn a_client_that_goes_on_after_the_servers_end_is_heard_a_little_later() {
     let mut heard = [0; 8];
     behind.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"but wait");
-    // It is watched again, and its end is an event.
+    // The connection is watched again, and its end is an event.
     client.close();
     stream.write_all(&client.take_wire()).unwrap();
     turn(&mut worker, wakes_at);

@@ -1,4 +1,4 @@
-//! Readings of `lariat-lab run`: they are what the server did, and what it says that it was.
+//! Readings of `lariat-lab run`: they agree with what the server did, and with its own log.
 
 use suite::prelude::*;
 
@@ -26,7 +26,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// `tls` are nginx's directives about TLS; `{{` is the target's template language.
+    /// Makes a desk with nginx's directives about TLS; `{{` is the template language.
     fn with_nginx(tls: &str) -> Self {
         let desk = Self::with_target(NGINX);
         let log = desk.path("access.log");
@@ -63,7 +63,7 @@ impl Desk {
         self.directory.join(name)
     }
 
-    /// The one reading or miss of a scenario, and the exit code.
+    /// Returns the only reading or miss of a scenario, and the exit code.
     fn ask(&self, target: &str, scenario: &str) -> (Value, i32) {
         self.ask_with(HEAD, target, scenario)
     }
@@ -94,7 +94,7 @@ impl Desk {
         event
     }
 
-    /// In what way it was missed, and why.
+    /// Returns how the reading was missed, and why.
     fn miss(&self, scenario: &str) -> (String, String) {
         let (event, code) = self.ask("subject", scenario);
         assert_eq!(event["event"], "failed", "{event}");
@@ -103,7 +103,7 @@ impl Desk {
         (text("kind"), text("why"))
     }
 
-    /// Lines of nginx's log: whether a session was resumed, the request's number on its
+    /// Returns lines of nginx's log: whether a session was resumed, the request's number on its
     /// connection, the version.
     fn log(&self) -> Vec<[String; 3]> {
         let text = fs::read_to_string(self.path("access.log")).unwrap();
@@ -123,7 +123,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Handshakes of a kind in a reading, of the warm-up too.
+/// Returns the number of handshakes of a kind in a reading, including the warm-up.
 fn handshakes(reading: &Value, kind: &str) -> u64 {
     let rows = reading["handshakes"].as_array().unwrap().iter();
     let of_kind = rows.filter(|row| row["kind"] == kind);
@@ -206,7 +206,7 @@ fn a_server_that_ends_meanwhile_fails_with_its_words() {
     let head = HEAD.replace("duration = \"300ms\"", "duration = \"3s\"");
     let (event, _) = desk.ask_with(&head, "subject", "[load]\nconnections = 2\n");
     assert_eq!(event["kind"], "failed", "{event}");
-    // As `timeout` says it, whether it was still starting then or not.
+    // As `timeout` reports it, whether it was still starting then or not.
     let why = event["why"].as_str().unwrap();
     assert_has(why, "exit status: 124");
 }

@@ -1,5 +1,5 @@
 //! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
-//! as files; and what is refused.
+//! as files; and refusals.
 
 use suite::chromium::{assert_drawn, draw, dump_page, value};
 use suite::lab::Folder;
@@ -16,12 +16,12 @@ fn desk() -> Folder {
     Folder::with(&[("run.jsonl", RECORD)])
 }
 
-/// The page as a browser shows it.
+/// Returns the page as a browser shows it.
 fn shown(desk: &Folder, name: &str) -> String {
     dump_page(&format!("file://{}", desk.path(name).display()), 1000)
 }
 
-/// The server's CPU time per operation of a target, by round, as the record has it.
+/// Returns the server's CPU time per operation of a target, by round, from the record.
 fn cpu_ns(target: &str) -> Vec<f64> {
     let lines = RECORD.lines().map(|line| serde_json::from_str(line).unwrap());
     let is_it = |event: &Value| {
@@ -142,7 +142,7 @@ fn damage_and_age_are_told() {
     told.assert_stderr("a newer lariat-lab wrote it");
     told.assert_stderr("line 2 is damaged");
     assert_eq!(told.stdout, TEXT);
-    // A line that was under way when the run was killed is no damage.
+    // A torn last line of a killed run is no damage.
     desk.0.write("torn.jsonl", &RECORD[..RECORD.len() - 20]);
     let told = desk.run("report torn.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");

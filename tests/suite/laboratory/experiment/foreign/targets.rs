@@ -1,5 +1,5 @@
-//! Targets of the laboratory: each that is installed becomes what it claims to, what it does not
-//! support it does not support, and nothing of it outlives the laboratory.
+//! Targets of the laboratory: each installed one does what it claims, fails at what it says that it
+//! does not support, and leaves nothing that outlives the laboratory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use suite::prelude::*;
 use suite::process::{children, processes};
 
-/// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
+/// Requirements, and loads that tell whether they are met: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
-/// the point have one wish, which is fulfilled if all of them tell so.
+/// the point have one requirement, which is met if all of them succeed.
 const SHAPES: [(&str, &str); 17] = [
     (
         "tls-1-2",
@@ -86,7 +86,7 @@ const SHAPES: [(&str, &str); 17] = [
     ),
 ];
 
-/// The scenario with a level for each shape.
+/// Returns the scenario with a level for each shape.
 fn scenario() -> String {
     let level = |(name, keys): (&str, &str)| {
         let unmet = "expect = { resumed = { most = 0.0 }, error-rate = { most = 1.0 } }";
@@ -137,7 +137,7 @@ struct Shapes {
 type Wish = (String, String);
 
 impl Shapes {
-    /// By these targets, in these shapes (all of them, if there are none).
+    /// Makes a run by these targets, in these shapes (all of them, if there are none).
     fn of(targets: &str, shapes: &[&str]) -> Self {
         let directory = Directory::new();
         let scenario = directory.write("shapes.toml", scenario());
@@ -146,7 +146,7 @@ impl Shapes {
         for shape in shapes {
             words.extend(["--only".into(), format!("shape={shape}").into()]);
         }
-        // The terminator beside the tests; it need not lie beside the laboratory.
+        // The terminator beside the tests, because it need not lie beside the laboratory.
         for target in ["lariat=", "lariat-files="] {
             let mut given = OsString::from(target);
             given.push(lariat::command().get_program());
@@ -158,13 +158,13 @@ impl Shapes {
     fn command(&self) -> Command {
         let mut command = lab::command();
         let folder = self.directory.path();
-        // What a killed laboratory leaves behind goes with ours.
+        // Files that a killed laboratory leaves behind are removed with ours.
         command.env("TMPDIR", folder).current_dir(folder);
         command.args(&self.words);
         command
     }
 
-    /// The claims of each target, by wish: whether it can do it.
+    /// Returns the claims of each target, by wish: whether it can do it.
     fn claims(&self) -> BTreeMap<Wish, bool> {
         let said = run(self.command().arg("--dry-run")).success();
         let mut claims = BTreeMap::new();
@@ -180,8 +180,8 @@ impl Shapes {
         claims
     }
 
-    /// The deeds of each target, also where it says that it cannot: whether it did it, and what
-    /// was said about it.
+    /// Returns what each target did, also where it claims no support: whether it succeeded, and the
+    /// messages about it.
     fn deeds(&self) -> BTreeMap<Wish, (bool, String)> {
         let boastful = boastful_targets();
         let mut command = self.command();
@@ -191,7 +191,7 @@ impl Shapes {
         let lines = || fs::read_to_string(&record).map_or(0, |text| text.lines().count());
         let mut seen = 0;
         let status = loop {
-            // Patience is for a configuration; there are many.
+            // The time limit is for each configuration, because there are many.
             let step = until("the next configuration", || match running.ended() {
                 Some(status) => Some(Err(status)),
                 None => Some(lines()).filter(|&now| now > seen).map(Ok),
@@ -236,7 +236,7 @@ fn is_as_wished(shape: &str, event: &Value) -> bool {
 /// The sides of a target whose templates can do everything.
 const ALL_SIDES: &str = "fronts = [\"tls\", \"plain\", \"passthrough\"]\nback-tls = true";
 
-/// The targets of the program, as they would be if they could do everything.
+/// Returns the targets of the program, as they would be if they could do everything.
 fn boastful_targets() -> Directory {
     let directory = Directory::new();
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../targets");
@@ -262,7 +262,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Every target does what it claims, and what it says that it cannot do it cannot do.
+/// Checks that every target does what it claims, and fails at the rest.
 fn assert_honest(shapes: &Shapes) {
     let claims = shapes.claims();
     let deeds = shapes.deeds();
@@ -286,7 +286,7 @@ fn other_modes_of_the_same_programs_are_as_they_say() {
     ));
 }
 
-/// The processes that descend from one, by number.
+/// Returns the ids of all descendants of a process.
 fn descendants(of: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut last = BTreeSet::from([of]);
@@ -297,7 +297,7 @@ fn descendants(of: u32) -> BTreeSet<u32> {
     found
 }
 
-/// How many of these processes have that name.
+/// Counts these processes with that name.
 fn count(name: &str, ids: &BTreeSet<u32>) -> usize {
     let has_name = |id: &&u32| {
         let comm = fs::read_to_string(format!("/proc/{id}/comm"));
@@ -333,7 +333,7 @@ fn nothing_outlives_a_killed_laboratory() {
     }
 }
 
-/// A folder with one target; `rest` are further lines of its file.
+/// Makes a folder with one target; `rest` are further lines of its file.
 fn own_target(rest: &str) -> Directory {
     let directory = Directory::new();
     fs::create_dir(directory.join("own")).unwrap();
@@ -345,7 +345,7 @@ fn own_target(rest: &str) -> Directory {
     directory
 }
 
-/// `lariat-lab targets` with these words: exit code, standard output, standard error.
+/// Runs `lariat-lab targets` with these words: exit code, standard output, standard error.
 fn targets(folder: &Directory, words: &[&str]) -> (i32, String, String) {
     let mut command = lab::command();
     command.arg("targets").args(words);

@@ -18,16 +18,16 @@ const LOADS: [(&str, [u64; 4], u64); 8] = [
 ];
 
 fn load(load: Load, flags: &str) -> Record {
-    // One client each: the last session of none is cut short by another's.
+    // One client each, because another's transactions would cut the last session short.
     load.args(flags).args("--count 40").record()
 }
 
-/// Whether a line is of a connection's first request, which is when there was a handshake.
+/// Reports whether a line is of a connection's first request, which is when there was a handshake.
 fn has_handshake(line: &&Line) -> bool {
     line.field("connection_requests") == "1"
 }
 
-/// Full and resumed handshakes in a log.
+/// Counts full and resumed handshakes in a log.
 fn handshakes(log: &[Line]) -> [u64; 2] {
     let count = |reused| {
         let lines = log.iter().filter(has_handshake);
@@ -91,7 +91,7 @@ fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
     assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
 }
 
-/// Handshakes in lariat's metrics: full, by session id, by ticket, by PSK.
+/// Returns handshakes in lariat's metrics: full, by session id, by ticket, by PSK.
 fn counted(lariat: &Lariat) -> [u64; 4] {
     let metrics = lariat.metrics();
     ["full", "session-id", "ticket", "psk"]

@@ -1,4 +1,4 @@
-//! Whatever a server does wrong has a reason of its own in the record, and the load goes on.
+//! Every fault of a server has a reason of its own in the record, and the load goes on.
 
 use std::io;
 
@@ -11,12 +11,12 @@ use suite::scripted::{read_record, relay};
 const SUCCESS: i32 = 0;
 const FRUITLESS: i32 = 4;
 
-/// Six transactions of two clients.
+/// Runs six transactions of two clients.
 fn six(address: SocketAddr, flags: &str) -> Loaded {
     Load::of(address).args("--count 6").args(flags).run()
 }
 
-/// The one reason for which all six failed.
+/// Returns the only reason for which all six failed.
 fn reason(address: SocketAddr, flags: &str) -> String {
     let loaded = six(address, flags);
     assert_eq!(loaded.finished.code(), FRUITLESS, "{:?}", loaded.finished);
@@ -24,7 +24,7 @@ fn reason(address: SocketAddr, flags: &str) -> String {
     assert_eq!(record.totals(), [6, 0, 6], "{record:?}");
     assert_eq!(record.at("/ending"), "completed");
     let reason = record.reason();
-    // The summary says it too.
+    // The summary shows the reason too.
     assert!(loaded.finished.stdout.contains(&reason), "{loaded:?}");
     reason
 }
@@ -84,7 +84,7 @@ fn nobody_accepts() {
 fn our_own_host_has_no_descriptor() {
     let server = Server::start(Behaviour::Swallow);
     let mut shell = Command::new("sh");
-    // It raises its limit as far as it may.
+    // The load raises its limit as far as it may.
     shell.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]);
     shell.arg(command().get_program());
     let url = format!("https://{}/", server.address());
@@ -111,7 +111,7 @@ fn answers_with_an_error() {
     assert_eq!(record.failures()["status-503"], 6);
 }
 
-/// A relay that breaks the first record of that type that the server sends.
+/// Starts a relay that breaks the server's first record of that type.
 fn breaks_records(server: SocketAddr, record_type: u8, change: fn(&mut Vec<u8>)) -> SocketAddr {
     relay(server, move |server, client| -> io::Result<()> {
         let mut is_broken = false;
@@ -135,12 +135,12 @@ fn breaks_the_record_layer() {
     let flip: fn(&mut Vec<u8>) = |record| *record.last_mut().unwrap() ^= 1;
     let lengthen: fn(&mut Vec<u8>) = |record| record[3] = 0xff;
     for (version, record_type, change, wanted) in [
-        // The first flight under keys, and the reply.
+        // The first encrypted flight, and the reply.
         ("1.3", APPLICATION_DATA, flip, "bad-record"),
         ("1.2", APPLICATION_DATA, flip, "bad-record"),
         // Longer than any record may be (RFC 8446, section 5.2).
         ("1.2", APPLICATION_DATA, lengthen, "bad-record"),
-        // What came before it was TLS: the server's hello is no hello.
+        // Earlier records were TLS: the server's hello is no hello.
         ("1.2", HANDSHAKE, |record| record[5] = 99, "protocol-violation"),
     ] {
         let address = breaks_records(nginx.address, record_type, change);
@@ -149,7 +149,7 @@ fn breaks_the_record_layer() {
     }
 }
 
-/// nginx with a certificate for `localhost` that was issued like this.
+/// Starts nginx with a certificate for `localhost` that was issued like this.
 fn nginx_with(site: &Site, certificate: PathBuf) -> Nginx {
     assert!(fs::exists(&certificate).unwrap(), "{site:?}");
     Nginx::terminate(&certificate, "")
@@ -176,7 +176,7 @@ fn shows_a_certificate_that_does_not_hold() {
         (&hostile, &trusting, "certificate-chain"),
     ] {
         assert_eq!(reason(nginx.address, flags), wanted);
-        // Who does not ask does not care.
+        // A client that does not ask does not care.
         assert_eq!(six(nginx.address, "").record().totals(), [6, 6, 0]);
     }
     assert_eq!(six(good.address, &trusting).record().totals(), [6, 6, 0]);
@@ -189,7 +189,7 @@ fn refuses_with_an_alert() {
     assert_eq!(reason(nginx.address, "--tls 1.3"), "alert-protocol_version");
 }
 
-/// Six transactions of two clients, of which the first of each succeeds: it resumes nothing.
+/// Runs six transactions of two clients; only the first of each succeeds, resuming nothing.
 fn unresumed(address: SocketAddr, handshake: &str) -> Record {
     let loaded = six(address, &format!("--handshake {handshake}"));
     assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
@@ -209,8 +209,8 @@ fn offers_no_resumption() {
     for (handshake, wanted) in [
         ("session-id", "resumption-not-offered"),
         ("ticket", "resumption-not-offered"),
-        // Without tickets of the stateless kind OpenSSL gives such that it must look up, also if
-        // it has no cache to look them up in (RFC 8446, section 4.6.1, allows both).
+        // Without stateless tickets OpenSSL sends tickets that it must look up, even if it has no
+        // cache for them (RFC 8446, section 4.6.1, allows both).
         ("psk", "resumption-declined"),
     ] {
         let reason = unresumed(nginx.address, handshake).reason();
@@ -228,7 +228,7 @@ fn offers_no_resumption() {
 #[test]
 fn offers_sessions_and_forgets_them() {
     let site = Site::new();
-    // nginx's default: it gives ids, so as not to upset anybody, and keeps no session.
+    // nginx's default: it sends ids, for the sake of compatibility, and keeps no session.
     let nginx = Nginx::terminate(&site.path("site.pem"), "ssl_session_cache none;");
     let record = unresumed(nginx.address, "session-id");
     assert_eq!(record.reason(), "resumption-declined");
@@ -269,8 +269,8 @@ fn dies_and_comes_back() {
     assert!(record.totals()[1] >= 20, "{record:?}");
     let failures = record.failures();
     assert!(failures["connect-refused"] > 0, "{failures:?}");
-    // Sessions went with the connections that offered them: the server owes none for these. It
-    // forgot the others, once each.
+    // Sessions went with the connections that offered them: the server owes none for these. The
+    // others were forgotten, once each.
     assert!(!failures.contains_key("resumption-not-offered"), "{failures:?}");
     let declined = failures.get("resumption-declined");
     assert!(declined.is_none_or(|count| *count <= 10), "{failures:?}");

@@ -44,7 +44,7 @@ fn what_was_under_way_has_failed_for_that_reason() {
     server.wait_until(|seen| seen.iter().filter(|one| !one.bytes.is_empty()).count() == 2);
     load.signal(Signal::INT);
     let loaded = load.wait();
-    // Nothing succeeded.
+    // No transaction succeeded.
     assert_eq!(loaded.finished.code(), 4, "{:?}", loaded.finished);
     let record = loaded.record();
     assert_eq!(record.at("/ending"), "interrupted");

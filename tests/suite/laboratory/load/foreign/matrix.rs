@@ -1,5 +1,5 @@
 //! Each kind of resumption, in each version that has it, with each kind of key, against each
-//! server: the resumed share is the one that was asked for, or the record tells why not.
+//! server: the resumed share is as asked for, or the record tells why not.
 
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
@@ -7,7 +7,7 @@ use suite::load::Record;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
-/// Kind, version, and the kinds of 20 handshakes of two clients: of each, all but the first are
+/// Kind, version, and the kinds of 20 handshakes of two clients: all but the first of each are
 /// resumed.
 const KINDS: [(&str, &str, [u64; 4]); 5] = [
     ("full", "1.2", [20, 0, 0, 0]),
@@ -17,7 +17,7 @@ const KINDS: [(&str, &str, [u64; 4]); 5] = [
     ("psk", "1.3", [2, 0, 0, 18]),
 ];
 
-/// Keys, and how the names of their signature schemes begin: which one it is the server chooses.
+/// Keys, and how the names of their signature schemes begin: the server chooses among these.
 const KEYS: [(Key, &str, &str); 2] =
     [(Key::EcdsaP256, "p256.pem", "ecdsa_"), (Key::Rsa2048, "rsa.pem", "rsa_")];
 
@@ -37,7 +37,7 @@ fn cell(address: SocketAddr, handshake: &str, version: &str) -> Record {
         .record()
 }
 
-/// All kinds against a server with this kind of key.
+/// Checks all kinds against a server with this kind of key.
 fn row(address: SocketAddr, scheme: &str) {
     for (handshake, version, kinds) in KINDS {
         let record = cell(address, handshake, version);
@@ -46,7 +46,7 @@ fn row(address: SocketAddr, scheme: &str) {
         let of_version = [("version", &*format!("TLSv{version}"))];
         assert_eq!(record.handshakes_with(&of_version), 20, "{handshake}");
         for row in record.list("/handshakes") {
-            // Who resumes signs nothing.
+            // A resuming server signs nothing.
             let signature = row["signature"].as_str();
             let is_as_wanted = if row["kind"] == "full" {
                 signature.is_some_and(|name| name.starts_with(scheme))

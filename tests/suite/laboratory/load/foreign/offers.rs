@@ -15,7 +15,7 @@ fn nginx(site: &Site, directives: &str) -> Nginx {
     )
 }
 
-/// Four transactions with these flags, and what nginx saw of them.
+/// Runs four transactions with these flags; returns also what nginx saw of them.
 fn four(nginx: Nginx, flags: &str) -> (Record, Vec<Line>) {
     let load = Load::of(nginx.address).args("--count 4").args(flags);
     let record = load.record();
@@ -25,7 +25,7 @@ fn four(nginx: Nginx, flags: &str) -> (Record, Vec<Line>) {
     (record, log)
 }
 
-/// The only value that a field has in all lines.
+/// Returns the only value that a field has in all lines.
 fn seen<'a>(log: &'a [Line], field: &str) -> &'a str {
     let values: BTreeSet<_> = log.iter().map(|line| line.field(field)).collect();
     assert_eq!(values.len(), 1, "{values:?}");
@@ -65,7 +65,7 @@ fn a_proxy_header_comes_before_the_tls() {
         let load = Load::of(haproxy.address).args("--count 4").args(&flags);
         assert_eq!(load.record().totals(), [4, 4, 0], "{version}");
     }
-    // Where one is awaited, none is a fault.
+    // A server that expects one treats its absence as a fault.
     let nginx = Nginx::terminate_at(free_address(), &certificate, "proxy_protocol", "");
     let load = Load::of(nginx.address).args("--count 4").run();
     assert_eq!(load.record().totals(), [4, 0, 4]);
@@ -84,7 +84,7 @@ fn a_client_certificate_is_shown_if_it_is_asked_for() {
         let (_, log) = four(nginx(&site, ""), &flags);
         assert_eq!(seen(&log, "client_verify"), "NONE", "{version}");
     }
-    // nginx answers 400 to who has none.
+    // nginx answers 400 to clients without a certificate.
     let nginx = nginx(&site, &asks);
     let record = Load::of(nginx.address).args("--count 4").run().record();
     assert_eq!(record.failures()["status-400"], 4);
@@ -94,7 +94,7 @@ fn a_client_certificate_is_shown_if_it_is_asked_for() {
 fn the_first_request_goes_with_the_hello_where_the_server_lets_it() {
     let site = Site::new();
     // The second request of a connection gives nginx time for a ticket: it may answer early data
-    // and close before the handshake is over, which is when tickets are given.
+    // and close before the handshake is over, which is when tickets are sent.
     let flags = "--connections 1 --count 8 --requests-per-connection 2 --handshake psk \
                  --early-data";
     let willing = nginx(&site, "ssl_early_data on; ssl_session_cache shared:s:1m;");

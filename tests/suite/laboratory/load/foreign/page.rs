@@ -6,7 +6,7 @@ use suite::load::{Loaded, Record};
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
-/// The page of these records, as the browser shows it, and its source.
+/// Returns the page of these records, as the browser shows it, and its source.
 fn page(records: &[&Path]) -> (String, String) {
     let directory = Directory::new();
     let path = directory.join("page.html");
@@ -19,7 +19,7 @@ fn page(records: &[&Path]) -> (String, String) {
     (dump_page(&url, 1000), source)
 }
 
-/// Whether the numbers of run `number` are those of the record.
+/// Checks that the numbers of run `number` are those of the record.
 fn assert_shows(page: &str, number: usize, record: &Record) {
     let of = |id: &str| value(page, &format!("r{number}-{id}"));
     let totals = record.totals();
@@ -43,7 +43,7 @@ fn assert_shows(page: &str, number: usize, record: &Record) {
     assert!((shown - mean).abs() < mean * 2e-3, "{shown} is not {mean}");
 }
 
-/// The mean response time by the record's histograms, lists of durations and counts.
+/// Returns the mean response time by the record's histograms, lists of durations and counts.
 fn mean_ns(record: &Record) -> f64 {
     let kinds = record.at("/latencies").as_object().unwrap().values();
     let pairs = kinds.flat_map(|kind| kind["total"].as_array().unwrap());
@@ -70,7 +70,7 @@ fn chromium_shows_the_numbers_of_the_record() {
     let [first, second] = loads(&nginx);
     let (shown, _) = page(&[&first.path()]);
     assert_shows(&shown, 1, &first.record());
-    // The command that repeats it stands there, and the figures against time are drawn.
+    // The page shows the command that repeats the run, and draws the figures against time.
     assert_has(&shown, "--handshake </b>ticket");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));

@@ -46,7 +46,7 @@ fn nginx_has_logged_each_request_as_often_as_the_record_tells() {
             shares.push(count);
         }
         assert_eq!(sum, 400, "{more}: {logged:?}");
-        // By 240, 120 and 40; four deviations of chance, which the seed repeats.
+        // Expected: 240, 120 and 40; four deviations of chance, which the seed repeats.
         let near = |count: u64, wanted: u64| count.abs_diff(wanted) < 40;
         assert!(near(shares[0], 240) && near(shares[1], 120) && near(shares[2], 40), "{shares:?}");
     }

@@ -1,4 +1,4 @@
-//! Flags and a plan file say the same things in the same words, and nothing that cannot be.
+//! Flags and a plan file have the same words, and both refuse contradictions.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ const OPEN: &str = "--steps 20,40 --step-duration 300ms --spacing poisson --sess
 const SEARCH: &str = "--find-capacity --limit p99<10s,error-rate<90% --precision 90% --rate 1 \
     --clients 1 --size 1k --step-duration 1s --timeout 30s";
 
-/// Settings of which there may be several.
+/// Settings that may have several values.
 const LISTS: [&str; 7] = ["alpn", "groups", "header", "signatures", "source", "steps", "suites"];
 
-/// The settings of these flags, as a record has them: values that are several are joined by commas,
+/// Returns the settings of these flags, as a record has them: several values are joined by commas,
 /// and a switch is `true`.
 fn settings(flags: &str) -> BTreeMap<&str, String> {
     let mut settings = BTreeMap::new();
@@ -36,7 +36,7 @@ fn settings(flags: &str) -> BTreeMap<&str, String> {
     settings
 }
 
-/// The lines of a plan file that say the same.
+/// Returns the same settings as lines of a plan file.
 fn lines(flags: &str) -> Vec<String> {
     let quoted = |value: &str| match value.parse::<f64>() {
         Err(_) if value != "true" => format!("'{value}'"),
@@ -80,7 +80,7 @@ fn flags_and_a_file_say_the_same() {
         let second = by_file(address, &lines(flags), "").record();
         assert_eq!(first.at("/plan"), second.at("/plan"));
         let second = second.flags();
-        // Each of them is told.
+        // Each setting is reported.
         for (name, value) in settings(flags) {
             let told = second.iter().filter(|(setting, _)| setting == name);
             let told: Vec<_> = told.map(|(_, value)| value.replace(", ", ",")).collect();
@@ -115,7 +115,7 @@ fn a_flag_replaces_what_the_file_says() {
     }
 }
 
-/// Flags that cannot stand together, and both sides of what is wrong.
+/// Flags that cannot stand together, and both sides of the contradiction.
 const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ("--handshake psk --tls 1.2", ["--handshake", "--tls"]),
     ("--handshake ticket --tls 1.3", ["--handshake", "--tls"]),
@@ -222,7 +222,7 @@ fn the_examples_run() {
         let record = Load::bare()
             .arg("--plan")
             .arg(&path)
-            // They last for minutes; this replaces how load arrives, and nothing else.
+            // The plans last for minutes; this replaces only how load arrives.
             .args("--connections 2 --clients 2 --count 8 --warm-up 0s --threads 1 --cpus none")
             .args(&format!("--timeout 30s --connect {}", nginx.address))
             .record();

@@ -1,4 +1,4 @@
-//! How load arrives: as many transactions as the plan says, and the rates of a search.
+//! Arrival of load: as many transactions as the plan says, and the rates of a search.
 
 use suite::nginx::Nginx;
 use suite::prelude::*;
@@ -124,7 +124,7 @@ fn what_cannot_begin_has_failed() {
 #[test]
 fn a_search_finds_a_rate_and_reads_the_four_off() {
     let (site, origin) = (Site::new(), Origin::start());
-    // Two connections and 20 ms a reply: 100 transactions a second are all that can be.
+    // Two connections and 20 ms a reply: at most 100 transactions a second are possible.
     let service = Service::new(&site, origin.address).more("limits = { connections = 2 }");
     let _lariat = service.start();
     let port = service.address.port();
@@ -138,8 +138,8 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let record = load.record();
     let mut points: Vec<_> = record.list("/steps").iter().map(Point::of).collect();
     points.sort_by(|a, b| a.offered.total_cmp(&b.offered));
-    // Of the trials of a rate the majority decides. The least rate that broke the limit, and the
-    // one before it.
+    // The majority of the trials of a rate decides. Compares the least rate that broke the limit,
+    // and the one before it.
     let rates: Vec<_> = points.chunk_by(|a, b| a.offered == b.offered).collect();
     let kept = |trials: &[Point]| {
         let kept: Vec<_> = trials.iter().filter(|point| point.error_rate < 0.5).collect();
@@ -181,7 +181,7 @@ impl Point {
     }
 }
 
-/// The greatest rate of successes.
+/// Returns the greatest rate of successes.
 fn greatest<'a>(points: impl Iterator<Item = &'a Point>) -> Option<f64> {
     let rates = points.map(|point| point.succeeded);
     rates.filter(|rate| *rate > 0.0).max_by(f64::total_cmp)

@@ -17,7 +17,7 @@ fn texts(list: &Value) -> BTreeSet<String> {
     list.map(|one| one.as_str().unwrap().to_owned()).collect()
 }
 
-/// Servers that differ in what they accept.
+/// Starts servers that differ in what they accept.
 fn servers(site: &Site) -> Vec<Nginx> {
     let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
     rsa.write(&site.directory, "rsa.pem");
@@ -76,7 +76,7 @@ fn openssl_agrees() {
     }
 }
 
-/// The registered name of a suite by OpenSSL's name for it.
+/// Returns the registered names of suites by OpenSSL's names for them.
 fn standard_names() -> Vec<(String, String)> {
     let mut openssl = Command::new("openssl");
     let listed =
@@ -99,7 +99,7 @@ fn sslscan_agrees() {
         let mut sslscan = Command::new("sslscan");
         sslscan.args(["--no-colour", "--no-heartbleed", "--sni-name=localhost"]);
         let said = run(sslscan.arg(server.address.to_string())).success();
-        // Of one version alone it says so as well.
+        // For a single version it reports the same.
         if let Some(is_refused) = node["fallback_refused"].as_bool() {
             let is_supported = said.contains("Server supports TLS Fallback SCSV");
             assert_eq!(is_refused, is_supported, "{said}");

@@ -1,5 +1,5 @@
-//! Programs in configurations that are right, or wrong in one known point: every point is found,
-//! and nothing else is complained of. The configurations are data, in `configurations.txt`.
+//! Programs in configurations that are right, or wrong in one known point: the probe finds every
+//! point, and complains of nothing else. The configurations are data, in `configurations.txt`.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -20,19 +20,19 @@ type Settings = Vec<(String, String)>;
 #[derive(Default)]
 struct Configuration {
     name: String,
-    /// The file with chain and key.
+    /// File with chain and key.
     certificate: String,
     faults: BTreeSet<String>,
     advice: BTreeSet<String>,
     /// Advice that the program gets in `right` and not here.
     without: BTreeSet<String>,
     facts: String,
-    /// By program; one per node.
+    /// Settings by program; one per node.
     programs: Vec<(String, String)>,
 }
 
 impl Configuration {
-    /// The settings of each node of a program; none if it is not named, or cannot.
+    /// Returns the settings of each node of a program; none if it is not named, or cannot.
     fn nodes(&self, program: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
             let all = self.programs.iter().filter(|(name, _)| name == wanted);
@@ -82,7 +82,7 @@ fn settings(text: &str) -> Settings {
     parts.map(setting).collect()
 }
 
-/// Settings of the base whose place is not taken, and more.
+/// Merges more settings into the base, replacing those of the same key.
 fn merged(base: &str, more: &str) -> Settings {
     let more = settings(more);
     let mut all = settings(base);
@@ -91,7 +91,7 @@ fn merged(base: &str, more: &str) -> Settings {
     all
 }
 
-/// Each setting on a line of its own, or whatever stands between.
+/// Writes each setting on a line of its own, or with another separator.
 fn written(settings: &Settings, between: &str) -> String {
     let lines = settings.iter().map(|(key, value)| format!("{key} {value}{between}"));
     lines.collect()
@@ -105,7 +105,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        // It ends connections, as real servers do.
+        // The server ends connections, as real servers do.
         let answer = "add_header Strict-Transport-Security max-age=63072000;
             location / { return 200 ok; }";
         let server = Nginx::start_at(free_address(), "", answer);
@@ -165,7 +165,7 @@ impl Place {
         }
     }
 
-    /// Files that lie beside certificates: lariat and haproxy each look for a name of their own.
+    /// Writes files beside certificates: lariat and haproxy each look for their own name.
     fn write_staples(&self) {
         // hitch looks for the issuer in the chain.
         let issuer = self.site.authority.intermediate("stapler");
@@ -258,17 +258,17 @@ impl Place {
         (service.address, Box::new(started))
     }
 
-    /// A service of lariat before the server.
+    /// Makes a service of lariat before the server.
     fn service(&self) -> Service {
         Service::new(&self.site, self.server.address)
     }
 
-    /// Probes these addresses as localhost: the report, and what was not as expected.
+    /// Probes these addresses as localhost: returns the report, and the unmet expectations.
     fn probe(&self, addresses: &[SocketAddr], facts: &str) -> (Value, Finished) {
         self.probe_with(&[], addresses, facts)
     }
 
-    /// The same with more flags.
+    /// Probes with more flags.
     fn probe_with(
         &self,
         flags: &[&str],
@@ -276,7 +276,7 @@ impl Place {
         facts: &str,
     ) -> (Value, Finished) {
         let all = format!("speaks-tls = true\n{facts}");
-        // Of two workers that do not share, one resumes all of 24 once in eight million times.
+        // One of two workers that do not share resumes all of 24 once in eight million times.
         let attempts = if facts.contains("'sometimes'") { "24" } else { "6" };
         let mut command = lab::command();
         command.args([
@@ -309,21 +309,21 @@ ZGbLUdRpgD7E97kro4yYAaHEnugi7W4rrLqEKLElGjKtlVSud+/PAgEC\n\
 -----END DH PARAMETERS-----\n\
 ";
 
-/// A program, stopped when it is dropped, and where it listens.
+/// Address of a program, and the program, stopped when it is dropped.
 type Started = (SocketAddr, Box<dyn Any>);
 
 const EC: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256";
 
 const P_521: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-521";
 
-/// The points of one level.
+/// Returns the points of one level.
 fn points(report: &Value, level: &str) -> BTreeSet<String> {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
     let found = verdicts.filter(|one| one["level"] == level);
     found.map(|one| one["point"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Starts the program in each of its configurations. What is wrong is told of all of them at once.
+/// Starts the program in each of its configurations. Reports the faults of all of them at once.
 fn see_through(program: &str) {
     let (place, all) = (Place::new(), configurations());
     place.write_long_key();
@@ -455,7 +455,7 @@ fn a_certificate_is_shown_where_one_is_required() {
     assert_eq!(finished.code(), 0, "{finished:?}");
 }
 
-/// The report of a day and a half ago is made of one of now.
+/// The report of a day and a half ago is made from one of now.
 #[test]
 fn ticket_keys_that_stay_are_known_by_an_earlier_probe() {
     let place = Place::new();
@@ -502,7 +502,7 @@ fn the_longest_record_is_measured() {
     }
 }
 
-/// As a busy host drops them: no version, suite or certificate may look lacking for it.
+/// As a busy host drops them: no version, suite or certificate may seem missing because of it.
 #[test]
 fn dropped_connections_are_not_taken_for_answers() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Servers that speak what no client of the probe's own does: an installed OpenSSL completes the
-//! handshake, or the certificate in clear text is judged.
+//! Servers with features that none of the probe's own clients has: an installed OpenSSL completes
+//! the handshake, or the certificate in clear text is judged.
 
 use suite::nginx::Nginx;
 use suite::prelude::*;
@@ -21,7 +21,7 @@ fn seen(site: &Site, address: SocketAddr) -> Value {
     serde_json::from_str(&said).unwrap()
 }
 
-/// A site with the keys that RSA key exchange and old suites need.
+/// Makes a site with the keys that RSA key exchange and old suites need.
 fn site() -> Site {
     let site = Site::new();
     let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
@@ -110,7 +110,7 @@ fn openssl_lets_clients_renegotiate_where_it_is_told_so() {
     }
 }
 
-/// No library of today speaks it: this one answers hellos by hand.
+/// No library of today speaks it: this server answers hellos by hand.
 #[test]
 fn ssl_3_alone_is_named_and_its_certificate_is_judged() {
     let site = Site::new();
@@ -140,7 +140,7 @@ fn ssl_3_alone_is_named_and_its_certificate_is_judged() {
     }
 }
 
-/// The `seen` of the only point among these.
+/// Returns the `seen` of the only point among these.
 fn seen_of(report: &Value, points: [&str; 3]) -> String {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
     let found = verdicts.filter(|one| points.contains(&one["point"].as_str().unwrap()));
@@ -151,7 +151,7 @@ fn seen_of(report: &Value, points: [&str; 3]) -> String {
 
 const UNUSUAL: [&str; 3] = ["few-clients", "not-examined", "refused"];
 
-/// Keys that browsers and the clients of a probe cannot use.
+/// Writes keys that browsers and the clients of a probe cannot use.
 fn write_unusual_keys(site: &Site) {
     let parameters = site.path("dsa.param").display().to_string();
     let mut openssl = Command::new("openssl");

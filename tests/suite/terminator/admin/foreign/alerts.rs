@@ -16,14 +16,14 @@ const DESCRIPTORS: u32 = 400;
 /// Fewer than the descriptors, more than nine tenths of which can be open at the same time.
 const CONNECTIONS: usize = 350;
 
-/// A handshake that takes longer than the alert allows.
+/// Duration of a handshake that exceeds the alert's limit.
 const SLOW: Duration = Duration::from_millis(1500);
 
 fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg").join(path)
 }
 
-/// The rules, each of which fires at once and looks back a few seconds where it looks back five
+/// Returns the rules, changed to fire at once and to look back five seconds instead of five
 /// minutes.
 fn hasty_rules() -> String {
     let rules = fs::read_to_string(shipped("prometheus/lariat.rules.yml")).unwrap();
@@ -61,7 +61,7 @@ fn the_guide_explains_each_alert() {
 struct Sick {
     site: Site,
     _servers: Vec<Server>,
-    /// By name: no server, a queue, a slow client.
+    /// Services by fault: no server, a queue, a slow client.
     broken: Service,
     queued: Service,
     echo: Service,
@@ -123,9 +123,9 @@ impl Sick {
         all.map(Lariat::admin).to_vec()
     }
 
-    /// Each connection fails by another's fault.
+    /// Makes connections that each fail by another's fault.
     fn fail(&self) {
-        // Another one soon takes its place.
+        // A new process soon takes its place.
         let _gone = kill_process(self.keyless.1.process("lariat: keys"), Signal::STOP);
         let _unsigned = Client::new(&self.site).try_connect(self.keyless.0.address);
         let _refused = Client::new(&self.site).try_connect(self.broken.address);
@@ -135,11 +135,11 @@ impl Sick {
         let _full = Client::new(&self.site)
             .try_connect(self.queued.address)
             .map(|mut connection| connection.read_to_end());
-        // Two sessions, of which one has room.
+        // Two sessions; only one has room.
         for _ in 0..2 {
             Client::without_tickets(&self.site).echo(self.echo.address);
         }
-        // One in the place of another.
+        // A connection that takes the place of an older one.
         drop(TcpStream::connect(self.narrow.0.address));
         let [(place, _), _] = &self.peers;
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -147,7 +147,7 @@ impl Sick {
     }
 }
 
-/// No server of it answers, and its certificates have expired or will soon; a staple has as well.
+/// Makes a service without answering servers, and with expiring certificates and staple.
 fn broken(site: &Site) -> Service {
     let now = now_seconds();
     let leaf = |name| site.authority.leaf(&[name]);
@@ -164,7 +164,7 @@ fn broken(site: &Site) -> Service {
         .certificates(&format!("[{:?}]", site.path("broken")))
 }
 
-/// A service whose certificate is ordered from an authority that is not there.
+/// Makes a service whose certificate is ordered from an authority that does not exist.
 fn ordered(site: &Site) -> String {
     format!(
         "[acme]\nfolder = {:?}\n[[service]]\nname = \"ordered\"\nfront.listen = [\"{}\"]\n\
@@ -184,8 +184,8 @@ fn be_late(site: &Site, lariat: &Lariat) {
     lariat.reload().success();
 }
 
-/// A service whose clients' certificates are checked against an expired list, and whose authority's
-/// own will soon.
+/// Makes a service whose clients' certificates are checked against an expired list; their
+/// authority's own certificate expires soon.
 fn club(site: &Site, server: &Server) -> Service {
     let now = now_seconds();
     let valid = Trait::Valid(now - 864_000, now + 864_000);
@@ -219,7 +219,7 @@ fn peers(site: &Site, server: &Server) -> [(SocketAddr, Lariat); 2] {
     })
 }
 
-/// A client that takes its time for its hello.
+/// Connects as a client that is slow with its hello.
 fn shake_hands_slowly(site: &Site, address: SocketAddr) {
     let root = fs::read_to_string(site.ca()).unwrap();
     let mut client = ClientChoice::new(&root, true, &[]).connect("localhost");
@@ -276,7 +276,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     until("the alerts of what is broken", || all_but(&later));
     drop(downloads);
     check_dashboard(&prometheus);
-    // What ends something comes last.
+    // Faults that end something come last.
     let Sick { peers, .. } = sick;
     let [(_, one), (_, other)] = peers;
     drop(other);
@@ -289,7 +289,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     }
 }
 
-/// Each expression of the dashboard yields something.
+/// Checks that each expression of the dashboard yields a value.
 fn check_dashboard(prometheus: &Prometheus) {
     let text = fs::read_to_string(shipped("grafana/lariat.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();

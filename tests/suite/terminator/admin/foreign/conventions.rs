@@ -13,7 +13,7 @@ fn promtool_has_nothing_to_say_of_them() {
     let answer = promtool(&check, &metrics);
     let said = format!("{}{}", answer.stdout, answer.stderr);
     assert_eq!((answer.code(), said.trim()), (0, ""));
-    // That it would say something.
+    // The tool does complain of a wrong name.
     let renamed = metrics.replace("lariat_reloads_total", "lariat_reloads");
     promtool(&check, &renamed).assert_stderr("lariat_reloads ");
 }

@@ -1,5 +1,5 @@
-//! Log daemons of Debian take what a Lariat says: rsyslog by a Unix socket and by UDP, and
-//! systemd's journald.
+//! Log daemons of Debian take Lariat's messages: rsyslog by a Unix socket and by UDP, and systemd's
+//! journald.
 
 use std::net::UdpSocket;
 
@@ -40,7 +40,7 @@ impl Rsyslog {
         Self { running, output }
     }
 
-    /// At a socket of this path.
+    /// Starts rsyslog at a socket of this path.
     fn at_path(site: &Site, path: &Path) -> Self {
         let input = format!(
             "module(load=\"imuxsock\" SysSock.Use=\"off\")\n\
@@ -55,13 +55,13 @@ impl Rsyslog {
 
     fn entries(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.output).unwrap_or_default();
-        // The last line may not be whole.
+        // The last line may be incomplete.
         let lines = text.split_inclusive('\n').filter(|one| one.ends_with('\n'));
         let parsed = lines.map(|line| serde_json::from_str(line).expect("JSON"));
         parsed.collect()
     }
 
-    /// The entries of this kind, once there are so many.
+    /// Returns the entries of this kind, once there are `count`.
     fn wait_for(&self, kind: &str, count: usize) -> Vec<Value> {
         until(&format!("{count} entries {kind}"), || {
             let mut entries = self.entries();
@@ -75,7 +75,7 @@ fn host() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
-/// A lariat with this in `[log]`.
+/// Starts a lariat with this in `[log]`.
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
     (service.start_with(log), service)
@@ -140,7 +140,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     assert_eq!(lariat.log(), "");
 }
 
-/// Lines that wait while it is away are written when it is back.
+/// Lines that wait while rsyslog is away are written when it is back.
 #[test]
 fn lines_wait_for_an_rsyslog_that_restarts() {
     let (site, server) = (Site::new(), Server::start(http()));
@@ -174,7 +174,7 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     });
 }
 
-/// A line that was sent to nobody is lost, and the kernel says so later.
+/// A line that was sent to nobody is lost, and the kernel reports it later.
 #[test]
 fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
     let (site, server) = (Site::new(), Server::start(http()));
@@ -201,7 +201,7 @@ fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
     lariat.wait_for_metric("lariat_log_write_failing", &[], 0.0);
 }
 
-/// A journald beside the host's, with its sockets and files in a folder. Only root can start it.
+/// Starts a journald beside the host's, with its sockets and files in a folder. Only root can.
 fn journald(folder: &Path) -> Running {
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal /run/log/journal &&
         mount --bind \"$FOLDER/sockets\" /run/systemd/journal &&
@@ -217,7 +217,7 @@ fn journald(folder: &Path) -> Running {
     running
 }
 
-/// The entries of journald, by `journalctl`.
+/// Returns the entries of journald, by `journalctl`.
 fn journal(folder: &Path) -> Vec<Value> {
     let host = fs::read_dir(folder.join("files")).unwrap().next();
     let Some(host) = host else {
@@ -265,7 +265,7 @@ fn journald_has_a_field_for_each_column() {
         let mut entries = journal(folder).into_iter();
         entries.find(|entry| entry["PRIORITY"] == "3")
     });
-    // Of several lines.
+    // A message of several lines.
     let message = refused["MESSAGE"].as_str().unwrap();
     assert!(message.starts_with("reload refused, the old configuration is still served:\n"));
     assert_has(refused["LARIAT_HINT"].as_str().unwrap(), "threads");

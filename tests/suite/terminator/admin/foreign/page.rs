@@ -25,9 +25,9 @@ fn the_page_asks_nobody_else_for_anything() {
     }
 }
 
-/// The page as a script would see it in a window of this width, in a document that reports its
-/// widths and what it shows. The page's own policy lets nobody look into it, so it is a copy that
-/// gets its documents from here.
+/// Returns the page as a script would see it in a window of this width, in a document that reports
+/// its widths and what it shows. The page's own policy forbids scripts to inspect it, so it is a
+/// copy that gets its documents from here.
 fn framed(lariat: &Lariat, width: u32) -> String {
     let get = |path: &str| {
         let url = format!("http://{}/{path}", lariat.admin());
@@ -63,7 +63,7 @@ fn it_opens_with_the_past_and_fits_any_width() {
     let lariat = Lariat::start(&[service.toml(), named.toml()].join("\n"));
     let _refused = curl_tls(&site, named.address).run();
     curl_tls(&site, service.address).run().success();
-    // It is past when the page is opened.
+    // The load is past when the page is opened.
     lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     let url = format!("http://{}/history", lariat.admin());
     let quiet = || {

@@ -1,16 +1,16 @@
-//! Debian's logrotate takes the log as it takes those of other servers.
+//! Debian's logrotate rotates the log as it does those of other servers.
 
 use suite::prelude::*;
 
-/// The lines of several files together.
+/// Returns the lines of several files together.
 fn lines(paths: &[&Path]) -> Vec<Value> {
     let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
     let text: String = texts.collect();
     text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
 }
 
-/// As the guide has it: the file is renamed, the supervisor gets SIGUSR1, and each line is in one
-/// of the two files.
+/// As in the guide: the file is renamed, the supervisor gets SIGUSR1, and each line is in one of
+/// the two files.
 #[test]
 fn logrotate_renames_the_log_and_no_line_is_lost() {
     let (site, _server, service) = set_up(http());
@@ -43,7 +43,7 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
     (0..3).for_each(|_| connect());
     has(&[&rotated, &log], 6);
     assert!(lines(&[&rotated]).len() >= 3);
-    // The order to use the file follows its being opened.
+    // The order to use the file follows its opening.
     until_true("a line in the new log", || {
         connect();
         !lines(&[&log]).is_empty()

@@ -1,4 +1,4 @@
-//! Traffic between hosts shows no secret to who reads it: real `tcpdump`, at the bridge between
+//! Traffic between hosts shows no secret to its readers: real `tcpdump`, at the bridge between
 //! them.
 
 use suite::openssl::{bytes_of, master_secret};
@@ -9,11 +9,11 @@ use suite::weather::Weather;
 use super::super::farm::{Farm, WAIT};
 use super::node_death::farm_with_store;
 
-/// All that hosts of a cluster send each other, and a store.
+/// All traffic between hosts of a cluster, and with a store.
 const BETWEEN_HOSTS: &str = "udp or tcp port 6379";
 
-/// A client makes a session at the first terminator, which goes to the others: neither its master
-/// secret nor its id is seen on the way.
+/// Makes a session at the first terminator, which goes to the others, and checks that neither its
+/// master secret nor its id is seen on the way.
 fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
     let between = Capture::start(farm.network(), BETWEEN_HOSTS);
     let clients = Capture::start(farm.network(), "tcp port 443");
@@ -26,7 +26,7 @@ fn assert_nothing_is_seen(farm: &Farm, wait_until_sent: impl FnOnce()) {
     assert_eq!(id.len(), 32);
     let secret = master_secret(&keys);
     wait_until_sent();
-    // It sees what is there to be seen: the server says the id in clear.
+    // The capture does see what is visible: the server sends the id in clear.
     until_true("the id in the ServerHello", || holds(&clients.bytes(), &id));
     assert!(!holds(&clients.bytes(), &secret));
     let (from, to) = farm.ends();
@@ -58,7 +58,7 @@ fn what_goes_to_the_store_and_comes_from_there_shows_no_secret() {
     let sessions = "lariat_cluster_store_sessions_total";
     assert_nothing_is_seen(&farm, || {
         farm.wait_from(0, sessions, &[("update", "published")], 1.0);
-        // A session that another one asks the store for.
+        // A session that another terminator asks the store for.
         let clients = farm.clients(1);
         farm.visit(&clients, 0);
         farm.wait_from(0, sessions, &[("update", "published")], 2.0);

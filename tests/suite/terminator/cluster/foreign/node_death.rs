@@ -10,7 +10,7 @@ use super::super::node_death::assert_resumed_by_id;
 
 const UP: &str = "lariat_cluster_store_up";
 
-/// The store has what the dead one had.
+/// The store has the sessions of the dead one.
 #[test]
 fn session_ids_are_all_resumed_elsewhere_by_the_store() {
     let Some((farm, store)) = farm_with_store() else {
@@ -38,7 +38,7 @@ fn a_store_that_stops_and_starts_under_load_costs_no_transaction() {
     let [attempted, succeeded, failed] = record.totals();
     assert_eq!((succeeded, failed), (attempted, 0), "{:?}", record.failures());
     (0..3).for_each(|node| farm.wait_from(node, UP, &[], 1.0));
-    // What is made from now on is shared again.
+    // New sessions are shared again.
     let clients = farm.clients(1);
     let sessions = ("lariat_cluster_store_sessions_total", [("update", "published")]);
     let before = farm.sum(0, sessions.0, &sessions.1);
@@ -48,7 +48,7 @@ fn a_store_that_stops_and_starts_under_load_costs_no_transaction() {
     drop((back, host));
 }
 
-/// Three terminators and their store, which is to outlive them. `None` = only root may make
+/// Makes three terminators and their store, which outlives them. `None` = only root may make
 /// networks.
 pub(super) fn farm_with_store() -> Option<(Farm, (Redis, Host))> {
     let network = Network::new()?;

@@ -22,7 +22,7 @@ struct Farm {
 }
 
 impl Farm {
-    /// For three hosts, none of which runs yet, and the store that these keys describe.
+    /// Makes a farm of three hosts, none running yet, with the store of these keys.
     fn new(store: &str) -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let secret = site.path("cluster.key");
@@ -49,7 +49,7 @@ impl Farm {
         )
     }
 
-    /// A host that is connected to the store.
+    /// Starts a host, and waits until it is connected to the store.
     fn start(&self, host: usize) -> Lariat {
         let lariat = self.start_anyhow(host);
         lariat.wait_for_metric(UP, &[], 1.0);
@@ -64,7 +64,7 @@ impl Farm {
         client.visit(self.services[host].address)
     }
 
-    /// A client whose session of TLS 1.2 was stored by a host, which had stored `before` sessions.
+    /// Makes a client whose TLS 1.2 session a host stores, after `before` other sessions.
     fn client_of(&self, host: usize, lariat: &Lariat, before: f64) -> Client {
         let client = Client::without_tickets(&self.site);
         assert_eq!(self.visit(&client, host), HandshakeKind::Full);
@@ -72,11 +72,11 @@ impl Farm {
         client
     }
 
-    /// A session of TLS 1.3 goes to a file, or comes from it.
+    /// Connects with a session of TLS 1.3 that goes to a file, or comes from it.
     fn talk(&self, host: usize, option: &str) -> Finished {
         let file = self.site.path("session");
         let options = ["-tls1_3", option, file.to_str().unwrap()];
-        // It sends a line and waits for the echo: the session comes before.
+        // The client sends a line and waits for the echo: the session comes before.
         let mut talk = Talk::start(&self.site, self.services[host].address, &options);
         talk.say("hello");
         talk.wait_for("hello", 1);
@@ -104,7 +104,7 @@ fn a_session_id_of_one_host_resumes_on_another_that_starts_later() {
     second.wait_for_line(&["\"session_tier\":\"store\"", "\"handshake\":\"session-id\""]);
     second.wait_for_metric("lariat_cluster_fetches_total", &[("tier", "store")], 1.0);
     assert_has(second.ask("status").success(), "1 from the store");
-    // It lasts as long as it may be resumed.
+    // The entry lasts as long as the session may be resumed.
     let name = String::from_utf8(redis.tell("KEYS lariat:[0-9a-f]*").concat()).unwrap();
     let ttl = String::from_utf8(redis.tell(&format!("TTL {name}")).concat()).unwrap();
     assert!((1..=3600).contains(&ttl.parse::<i32>().unwrap()), "{ttl}");
@@ -121,17 +121,17 @@ fn a_session_of_tls13_that_was_fetched_is_gone_from_the_store_and_does_not_come_
     let stored = redis.contents();
     farm.talk(1, "-sess_in").assert_stdout("Reused, TLSv1.3");
     farm.talk(2, "-sess_in").assert_stdout("New, TLSv1.3");
-    // Somebody puts back what they have seen.
+    // An attacker puts back what they have seen.
     for (name, value) in &stored {
         redis.ask(&[b"SET", name, value]);
     }
     farm.talk(1, "-sess_in").assert_stdout("New, TLSv1.3");
     let replayed = [("reason", "replayed")];
     hosts[1].wait_for_metric_from(REJECTED, &replayed, 1.0);
-    // The host that made it was not told, and resumes it as well, once.
+    // The host that made it does not know, and resumes it as well, once.
     farm.talk(0, "-sess_in").assert_stdout("Reused, TLSv1.3");
     farm.talk(0, "-sess_in").assert_stdout("New, TLSv1.3");
-    // A host that resumes what it made deletes it.
+    // A host that resumes its own session deletes it.
     farm.talk(0, "-sess_out").assert_stdout("New, TLSv1.3");
     farm.talk(0, "-sess_in").assert_stdout("Reused, TLSv1.3");
     hosts[0].wait_for_metric_from(UPDATES, &[("update", "deleted")], 2.0);
@@ -172,7 +172,7 @@ fn a_store_that_ends_costs_no_handshake_and_is_used_again_when_it_is_back() {
     let address = redis.address;
     redis.kill();
     for _ in 0..10 {
-        // It resumes where it was made, and nowhere else.
+        // The session resumes where it was made, and nowhere else.
         assert_eq!(farm.visit(&client, 0), HandshakeKind::Resumed);
         let other = Client::without_tickets(&farm.site);
         assert_eq!(farm.visit(&other, 0), HandshakeKind::Full);
@@ -236,7 +236,7 @@ fn a_store_that_hangs_is_given_up_and_no_handshake_fails() {
     });
     hosts[1].wait_for_stderr("no answer within");
     assert!(hosts[1].sum(FAILURES, &[("reason", "timeout")]) >= 3.0);
-    // Nothing waits for it any more, and what is to be stored is dropped.
+    // Handshakes do not wait for the store any more, and sessions to be stored are dropped.
     let client = Client::without_tickets(&farm.site);
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Full);
     hosts[1].wait_for_metric_from(UPDATES, &[("update", "dropped")], 1.0);
@@ -269,12 +269,12 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     }
 }
 
-/// It says so to each new client, before that has asked anything.
+/// The store tells each new client, before that has asked anything.
 #[test]
 fn a_store_that_takes_no_more_clients_is_quoted() {
     let redis = Redis::start(&["--maxclients", "1"]);
     let mut only = None;
-    // The place may be taken for a moment by who looked whether it is ready.
+    // The readiness check may hold the place for a moment.
     until_true("the only place", || {
         let mut stream = TcpStream::connect(redis.address).unwrap();
         let mut answer = [0; 7];
@@ -304,7 +304,7 @@ fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
     let hosts = [farm.start(0), farm.start(1)];
     let client = farm.client_of(0, &hosts[0], 0.0);
     assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
-    // Of another authority, and for another name.
+    // A certificate of another authority, and one for another name.
     let stranger = Site::new();
     for keys in [keys("localhost", stranger.ca()), keys("127.0.0.2", site.ca())] {
         let farm = Farm::new(&keys);
@@ -349,7 +349,7 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
         let text = String::from_utf8_lossy(bytes).to_ascii_uppercase();
         assert!(!text.contains(&id[..16]));
     }
-    // Somebody writes into the store.
+    // An attacker writes into the store.
     let second = farm.start(1);
     let mut count = 1.0;
     let mut refused = |reason: &str, change: &dyn Fn(&mut Vec<u8>)| {
@@ -364,7 +364,7 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
         assert_eq!(farm.visit(&client, 1), HandshakeKind::Full, "{reason}");
         second.wait_for_metric_from(REJECTED, &[("reason", reason)], 1.0);
         redis.ask(&[b"DEL", name]);
-        // That of the full handshake at the other host.
+        // The session of the full handshake at the other host.
         published(&second, count - 1.0);
         for (name, _) in redis.contents().iter().filter(new) {
             redis.ask(&[b"DEL", name]);
@@ -422,7 +422,7 @@ fn a_cluster_of_three_is_found_by_one_of_its_nodes_and_outlives_another() {
     let nodes: Vec<_> = (0..3).map(node).collect();
     have_meet(&nodes);
     for (redis, _) in &nodes {
-        // Slots of a node that is gone are no reason to answer for none.
+        // A node that is gone must not make the others refuse its slots.
         redis.tell("CONFIG SET cluster-require-full-coverage no");
         until_true("the cluster", || {
             let info = String::from_utf8(redis.tell("CLUSTER INFO").concat()).unwrap();
@@ -487,7 +487,7 @@ fn sentinels_say_where_the_master_is_and_where_the_next_one_is() {
     for sentinel in &sentinels {
         until_true("the next master", || master_of(sentinel) == replica.address.to_string());
     }
-    // Whose session does not come, since the connection is found to have ended, has another now.
+    // A client whose session does not come, because the connection has ended, has a new one now.
     until_true("a session to come from the next master", || {
         hosts[1].wait_for_metric(UP, &[], 1.0);
         let client = clients.pop().expect("a few of them are enough");

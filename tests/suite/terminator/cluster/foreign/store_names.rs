@@ -12,7 +12,7 @@ const PUBLISHED: (&str, &[(&str, &str)]) =
     ("lariat_cluster_store_sessions_total", &[("update", "published")]);
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Two programs whose names are looked up by the test; each name is this host's.
+/// Two programs whose names the test resolves; each name is this host's.
 struct Farm {
     site: Site,
     services: [Service; 2],
@@ -22,7 +22,7 @@ struct Farm {
 }
 
 impl Farm {
-    /// `None` = only root may listen as a name server, and mount what names it.
+    /// Makes a farm; `None` = only root may run a name server, and mount its file.
     fn new() -> Option<Self> {
         let names = NameServer::start(&[])?;
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
@@ -38,7 +38,7 @@ impl Farm {
         })
     }
 
-    /// A host that is connected to the store with these keys.
+    /// Starts a host, and waits until it is connected to the store with these keys.
     fn start(&self, host: usize, keys: &str) -> Lariat {
         let secret = self.site.path("cluster.key");
         let service = self.services[host].toml();

@@ -1,5 +1,5 @@
-//! Each example serves the usual clients of its protocols, before real servers. That of mail has
-//! a file beside the other mail servers.
+//! Each example serves the usual clients of its protocols, before real servers. The example of mail
+//! has a file beside the other mail servers.
 
 use std::net::UdpSocket;
 
@@ -84,7 +84,7 @@ fn re_encrypt_and_weighted_pool() {
     for _ in 0..20 {
         shares[get(&site, front).parse::<usize>().unwrap()] += 1;
     }
-    // Two workers take turns each for itself.
+    // Each of two workers takes turns by itself.
     assert!(shares[0] >= 9 && shares[1] >= 1 && shares[2] >= 1 && shares[3] == 0, "{shares:?}");
 }
 
@@ -243,7 +243,7 @@ fn unix_sockets() {
     assert_eq!(get(&site, front), "by a socket");
     let by_proxy = ["--abstract-unix-socket", &name, "--haproxy-protocol"];
     assert_eq!(curl_tls(&site, front).args(&by_proxy).run().success(), "by a socket");
-    // Who says nothing of the client's address is not served there.
+    // Clients without an address in a header are not served there.
     let silent = curl_tls(&site, front).args(&by_proxy[..2]).run();
     assert!(!silent.status.success(), "{silent:?}");
     lariat.wait_for_line(&["proxy-header"]);
@@ -310,7 +310,7 @@ fn behind_haproxy_and_before_nginx() {
     assert_eq!(get(&site, balancer.address), "127.0.0.1");
 }
 
-/// Hosts of a cluster, by the example's text and what is another's of each: a session that the
+/// Checks hosts of a cluster, by the example's text and each host's own parts: a session that the
 /// first has made is resumed by the last.
 fn assert_shared(site: &Site, hosts: Vec<(Example, SocketAddr)>) {
     let lariats: Vec<_> = hosts.iter().map(|(example, _)| example.start()).collect();

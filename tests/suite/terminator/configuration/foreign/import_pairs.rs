@@ -15,8 +15,8 @@ use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use suite::stunnel::Stunnel;
 
-/// The import of a file, without the log's table, because tests have one of their own, and its
-/// report.
+/// Returns the import of a file, without the log's table, because tests have one of their own, and
+/// its report.
 pub(super) fn import(kind: &str, file: &Path) -> (String, String) {
     let imported = run(command().args(["import", kind]).arg(file));
     assert!([0, 6].contains(&imported.code()), "{imported:?}");
@@ -25,21 +25,21 @@ pub(super) fn import(kind: &str, file: &Path) -> (String, String) {
     (format!("{before}{behind}"), imported.stderr)
 }
 
-/// Lariat with the import of a file, at another address.
+/// Starts Lariat with the import of a file, at another address.
 fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr) {
     let (toml, own) = (import(kind, file).0, free_address());
     (Lariat::start(&toml.replace(&address.to_string(), &own.to_string())), own)
 }
 
-/// The answer that `openssl s_client` sees: the version, the certificate's name, the protocol, and
-/// whether the client was refused.
+/// Returns the answer that `openssl s_client` sees: the version, the certificate's name, the
+/// protocol, and whether the client was refused.
 pub(super) fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let answer = s_client(site, address, arguments);
     let line = |begin: &str| {
         let mut lines = answer.stdout.lines().map(str::trim);
         lines.rfind(|line| line.starts_with(begin)).unwrap_or_default().to_owned()
     };
-    // With TLS 1.3 a server refuses a client's certificate after the handshake.
+    // A server with TLS 1.3 refuses a client's certificate after the handshake.
     let is_refused = answer.stderr.contains("alert");
     [
         line("New, TLSv1").split(',').nth(1).unwrap_or_default(),
@@ -50,7 +50,7 @@ pub(super) fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> Stri
     .join("|")
 }
 
-/// Both answer each kind of client in the same words.
+/// Checks that both answer each kind of client in the same words.
 #[track_caller]
 fn assert_alike(site: &Site, one: SocketAddr, other: SocketAddr, clients: &[&[&str]]) {
     for client in clients {
@@ -59,7 +59,7 @@ fn assert_alike(site: &Site, one: SocketAddr, other: SocketAddr, clients: &[&[&s
     }
 }
 
-/// Two certificates, one file each, and hitch's lines for them.
+/// Writes two certificates, one file each; returns hitch's lines for them.
 pub(super) fn two_certificates(site: &Site) -> String {
     site.authority
         .leaf(&["other.example"])
@@ -222,7 +222,7 @@ fn servers_are_verified_as_by_stunnel() {
     }
 }
 
-/// Times that HAProxy warns of when they are not written.
+/// Timeouts that HAProxy warns of when they are missing.
 const HAPROXY: &str =
     "defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n";
 
@@ -260,7 +260,7 @@ fn names_versions_and_protocols_as_by_haproxy() {
             format!("{HAPROXY}listen a\n bind {address} ssl {bind}\n server a {server}\n")
         });
         let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
-        // With TLS 1.3 it may end before it reads that its certificate is missing.
+        // The client may end, with TLS 1.3, before it reads that its certificate is missing.
         let is_sure = |client: &&&[&str]| client[0] == "-tls1_2" || !bind.contains("verify");
         let clients: Vec<_> = clients.iter().filter(is_sure).copied().collect();
         assert_alike(&site, haproxy.address, own, &clients);
@@ -371,7 +371,7 @@ fn the_proxy_header_as_by_haproxy() {
     }
 }
 
-/// nginx's lines for a certificate of the site.
+/// Returns nginx's lines for a certificate of the site.
 fn nginx_certificate(site: &Site, name: &str) -> String {
     let pem = site.path(name);
     let versions = "ssl_protocols TLSv1.2 TLSv1.3;";
@@ -478,7 +478,7 @@ fn servers_of_http_as_by_nginx() {
         + &format!("server {{ listen {plain}; return 301 https://$host$request_uri; }}\n");
     let nginx = Nginx::configured("", &http, address);
     let text = fs::read_to_string(&nginx.configuration).unwrap();
-    // Both cannot listen at one address, and `imported` gives one of Lariat's own in one's place.
+    // Only one of the two addresses is replaced by `imported`; this replaces the other.
     let away = free_address().to_string();
     let file = site.write("nginx.conf", text.replace(&plain.to_string(), &away));
     let (_lariat, own) = imported("nginx", &file, address);
@@ -501,7 +501,7 @@ fn servers_of_http_as_by_nginx() {
     assert_eq!(redirected(plain), "301 https://localhost/a?b");
 }
 
-/// Whether a byte comes back.
+/// Reports whether a byte comes back.
 fn echoes(address: SocketAddr) -> bool {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -509,7 +509,7 @@ fn echoes(address: SocketAddr) -> bool {
     socket.write_all(b"x").is_ok() && socket.read_exact(&mut byte).is_ok()
 }
 
-/// The options that an installed page of the manual has a heading for.
+/// Returns the options that an installed page of the manual has a heading for.
 fn options_of(page: &str, heading: &str) -> Vec<String> {
     let text = run(Command::new("zcat").arg(format!("/usr/share/man/{page}.gz"))).success();
     let headings = text.lines().filter_map(|line| line.strip_prefix(heading)?.split_once(" = "));

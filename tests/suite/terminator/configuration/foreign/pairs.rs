@@ -48,7 +48,7 @@ impl Scene {
         }
     }
 
-    /// A text of the table with the names of places replaced.
+    /// Returns a text of the table with the names of places replaced.
     fn place(&self, kind: &str, text: &str) -> String {
         let [alpha, beta, swallow] = self.servers.each_ref().map(|one| one.address().to_owned());
         let (dead, http) = (free_address(), self.http.address);
@@ -78,7 +78,7 @@ impl Scene {
         .fold(text.to_owned(), |text, (name, place)| text.replace(name, place))
     }
 
-    /// Runs a block of the table; what is not as it says.
+    /// Runs a block of the table; returns the differences from it.
     fn pair(&self, kind: &str, block: &str) -> Vec<String> {
         let (name, lines) = block.split_once("]\n").unwrap();
         let (text, clients) = lines.split_once("\n- ").expect("a client");
@@ -132,7 +132,7 @@ impl Scene {
         wrong
     }
 
-    /// The answer of a program at its two addresses to a kind of client.
+    /// Returns the answer of a program at its two addresses to a kind of client.
     fn answer(&self, client: &str, [first, second]: [SocketAddr; 2], wanted: &str) -> String {
         let words: Vec<_> = client.split(' ').collect();
         let site = &self.site;
@@ -200,7 +200,7 @@ impl Scene {
         }
     }
 
-    /// The PROXY header that a server gets of a client who says this before its handshake.
+    /// Returns the PROXY header of a client that sends this before its handshake.
     fn header(&self, address: SocketAddr, said: &str) -> ProxyHeader {
         let mut socket = tcp(address);
         socket.write_all(said.as_bytes()).unwrap();
@@ -252,7 +252,7 @@ impl Peer {
     }
 }
 
-/// The version, the name of the certificate and the protocol of a handshake, or `refused`.
+/// Returns the version, the name of the certificate and the protocol of a handshake, or `refused`.
 fn handshake(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let seen = seen(site, address, arguments);
     let words: Vec<_> = seen.split('|').collect();
@@ -264,7 +264,7 @@ fn handshake(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     format!("{} {name} {protocol}", words[0].trim()).trim_end().to_owned()
 }
 
-/// The first byte that comes, `ended` when none does, `silent` when nothing happens.
+/// Returns the first byte that comes, `ended` when none does, `silent` when nothing happens.
 fn greeting(connection: std::io::Result<impl Read>) -> String {
     let mut byte = [0];
     match connection.and_then(|mut connection| connection.read_exact(&mut byte)) {
@@ -274,7 +274,7 @@ fn greeting(connection: std::io::Result<impl Read>) -> String {
     }
 }
 
-/// Whether the echo comes behind a client's half-close.
+/// Reports whether the echo comes behind a client's half-close.
 fn half(mut connection: Connection) -> String {
     connection.send(b"x");
     connection.end();
@@ -282,7 +282,7 @@ fn half(mut connection: Connection) -> String {
     if echo.is_ok_and(|echo| echo == b"Ax") { "clean" } else { "cut" }.to_owned()
 }
 
-/// Whether a client without TLS gets words.
+/// Reports whether a client without TLS gets an answer.
 fn plain(mut socket: TcpStream) -> String {
     socket.write_all(b"QUIT\r\n").unwrap();
     let got = greeting(Ok(socket));
@@ -290,7 +290,7 @@ fn plain(mut socket: TcpStream) -> String {
     if got == "\u{15}" { "ended".to_owned() } else { got }
 }
 
-/// The answer to a second connection while a first stands, and when it has ended.
+/// Returns the answer to a second connection while a first is open, and when it has ended.
 fn limit(address: SocketAddr) -> String {
     let mut byte = [0];
     let mut one = tcp(address);
@@ -308,7 +308,7 @@ fn assert_pairs(kind: &str, count: usize) {
     let begin = format!("\n[{kind} ");
     let scene = &Scene::new();
     let blocks: Vec<_> = TABLE.split(&begin).skip(1).collect();
-    // A block ends where that of another kind begins.
+    // A block ends where one of another kind begins.
     let blocks = blocks.iter().map(|block| block.split("\n\n[").next().unwrap());
     let blocks: Vec<_> = blocks.collect();
     assert_eq!(blocks.len(), count, "{kind}");

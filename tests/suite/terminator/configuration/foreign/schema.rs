@@ -17,7 +17,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The faults of files, a line each.
+/// Returns the faults of files, a line each.
 fn faults(files: &[PathBuf]) -> String {
     let schema = repository().join("docs/reference/lariat.schema.json");
     let mut python = Command::new("python3");

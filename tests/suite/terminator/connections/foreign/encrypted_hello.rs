@@ -1,5 +1,5 @@
-//! Encrypted Client Hello (RFC 9849): hellos are opened, and routed by the name within, to a server
-//! that takes inner ones.
+//! Encrypted Client Hello (RFC 9849): hellos are decrypted, and routed by the inner name, to a
+//! server that takes inner ones.
 
 use suite::clock::Clock;
 use suite::ech::{self, EchServer};
@@ -8,7 +8,7 @@ use suite::prelude::*;
 use suite::probe::{BUSY, probe};
 use suite::scripted::{hello, names, read_record};
 
-/// `hidden.example` stands behind `front.example`, which terminates TLS for all that is not hidden.
+/// `hidden.example` behind `front.example`, which terminates TLS for all other names.
 struct Hidden {
     site: Site,
     hidden: Service,
@@ -61,14 +61,14 @@ impl Hidden {
         Lariat::start(&self.toml())
     }
 
-    /// The list that Lariat would publish with another secret.
+    /// Returns the list that Lariat would publish with another secret.
     fn list_of_secret(&self, secret: &str) -> String {
         let path = self.site.write("other.secret", secret);
         let text = self.with_keys(&format!("secret = {path:?}"));
         ech::published(&self.site.write("other.toml", text))
     }
 
-    /// Four transactions for `hidden.example`.
+    /// Runs four transactions for `hidden.example`.
     fn load(&self, ech: &str, flags: &str) -> Loaded {
         load_at(&self.site, self.address(), ech, flags)
     }
@@ -86,14 +86,14 @@ fn assert_accepted(record: &Record, more: &[(&str, &str)]) {
     assert_eq!(record.handshakes_with(&fields), 4, "{record:?}");
 }
 
-/// With a server of Go's behind it, which ends with the test.
+/// Makes a service with a server of Go's behind it, which ends with the test.
 fn with_go(start: fn(&Path) -> EchServer) -> (Hidden, EchServer) {
     let mut server = None;
     let hidden = Hidden::before(|site| server.insert(start(&site.path("hidden.pem"))).address);
     (hidden, server.unwrap())
 }
 
-/// With a server that takes what comes.
+/// Makes a service with a server that takes what comes.
 fn with_any() -> (Hidden, Server) {
     let server = Server::start(Behaviour::Swallow);
     let address = server.address().parse().unwrap();
@@ -105,7 +105,7 @@ fn an_encrypted_name_leads_to_its_server_and_others_to_the_front() {
     let (hidden, _server) = with_go(EchServer::start);
     let lariat = hidden.start();
     let list = ech::published(&lariat.configuration());
-    // The certificate for the name within proves who answered.
+    // The certificate for the inner name proves who answered.
     assert_accepted(&hidden.load(&list, "").record(), &[("kind", "full")]);
     lariat.wait_for_metric("lariat_ech_hellos_total", &[("result", "accepted")], 4.0);
     let status = lariat.status();
@@ -122,7 +122,7 @@ fn an_encrypted_name_leads_to_its_server_and_others_to_the_front() {
     let record = loaded.record();
     assert_eq!(record.totals(), [4, 0, 4]);
     assert_eq!(record.reason(), "ech-rejected");
-    // A rejection must be verified for the public name; a client cannot tell otherwise who it is.
+    // A rejection must be verified for the public name: the client has no other proof.
     let other_ca = Site::new();
     let record = load_at(&other_ca, hidden.address(), &outdated, "").record();
     assert_eq!(record.reason(), "certificate");
@@ -130,7 +130,7 @@ fn an_encrypted_name_leads_to_its_server_and_others_to_the_front() {
     let grease = "--count 4 --tls 1.3 --ech GREASE --server-name front.example";
     let record = Load::of(hidden.address()).args(grease).record();
     assert_eq!((record.totals(), record.handshakes_with(&[("ech", "GREASE")])), ([4, 4, 0], 4));
-    // Nobody learns by asking in clear that the name is there.
+    // Asking in clear does not reveal that the name exists.
     let plain = s_client(&hidden.site, hidden.address(), &["-servername", "hidden.example"]);
     assert_has(&plain.stdout, "CN = front.example");
     assert_eq!(lariat.sum("lariat_ech_hellos_total", &[("result", "accepted")]), 4.0);
@@ -169,7 +169,7 @@ fn hosts_with_one_secret_open_each_others_hellos() {
     two.wait_for_metric("lariat_ech_hellos_total", &[("result", "accepted")], 4.0);
 }
 
-/// The next key and the last three open too.
+/// The next key and the last three decrypt too.
 #[test]
 fn a_key_opens_until_three_more_were_published() {
     const DAY: i64 = 86_400;
@@ -236,12 +236,12 @@ fn a_check_warns_of_a_front_without_a_certificate_for_the_public_name() {
     said.assert_stderr("no certificate of the service is for \"front.example\"");
 }
 
-/// The answer to a hello, and to the alert that the client then sends, until the end.
+/// Returns the answer to a hello, and to the alert that the client then sends, until the end.
 fn answer(address: SocketAddr, hello: &[u8]) -> Vec<u8> {
     let mut stream = tcp(address);
     stream.write_all(hello).unwrap();
     let mut answer = read_record(&mut stream).unwrap();
-    // handshake_failure. It may be closed already, or be reset.
+    // handshake_failure. The connection may be closed already, or be reset.
     let _sent = stream.write_all(&[21, 3, 3, 0, 2, 2, 40]);
     let _ended = stream.read_to_end(&mut answer);
     answer
@@ -278,13 +278,13 @@ fn inner_hellos_that_break_the_rules_are_refused_and_others_relayed() {
     lariat.wait_for_metric("lariat_ech_hellos_total", &[("result", "illegal")], count.into());
     assert!(hidden_server.connections().is_empty());
 
-    // What was authenticated with other data cannot be opened: the front answers.
+    // A hello authenticated with other data cannot be decrypted: the front answers.
     let other_data = ech::hello(&list, "hidden.example", "other-data");
     assert_eq!(answer(hidden.address(), &other_data)[0], 22);
     assert!(hidden_server.connections().is_empty());
 
-    // One that is in order is relayed with the early data behind it, and so is its replay: servers
-    // judge both, as without ECH.
+    // A correct hello is relayed with the early data behind it, and so is its replay: servers judge
+    // both, as without ECH.
     let early = [23, 3, 3, 0, 4, 1, 2, 3, 4];
     let good = [ech::hello(&list, "hidden.example", "good"), early.to_vec()].concat();
     let is_relayed = |hello: &[u8]| is_inner(hello) && hello.ends_with(&early);
@@ -298,13 +298,13 @@ fn inner_hellos_that_break_the_rules_are_refused_and_others_relayed() {
     }
 }
 
-/// A hello with the inner name, the outer session id and the mark, in place of what is outside.
+/// Reports whether a hello has the inner name, outer session id and mark, and nothing outer.
 fn is_inner(hello: &[u8]) -> bool {
     let has = |words: &[u8]| hello.windows(words.len()).any(|one| one == words);
     has(b"hidden.example") && has(&[5; 32]) && has(&[0xfe, 0x0d, 0, 1, 1]) && !has(b"front.example")
 }
 
-/// The bytes of the answers that are no chance: the head of each record, and all alerts.
+/// Returns the bytes of the answers that are not random: the head of each record, and all alerts.
 fn shape(answer: &[u8]) -> Vec<Vec<u8>> {
     let (mut shape, mut rest) = (Vec::new(), answer);
     while let Some((head, behind)) = rest.split_at_checked(5) {
@@ -316,14 +316,14 @@ fn shape(answer: &[u8]) -> Vec<Vec<u8>> {
     shape
 }
 
-/// A name that is behind the front and one that nobody has are answered alike, in clear, by a
-/// hello that cannot be opened, and by GREASE: all bytes that are not random, all that is counted.
+/// A name that is behind the front and one that nobody has are answered alike, in clear, by a hello
+/// that cannot be decrypted, and by GREASE: all bytes that are not random, all counts.
 #[test]
 fn an_answer_does_not_say_whether_a_name_is_hidden() {
     let (hidden, hidden_server) = with_any();
     let lariat = hidden.start();
     let other = hidden.list_of_secret("another secret, of at least 32 bytes");
-    // As long as each other.
+    // Names of equal length.
     let asked = ["hidden.example", "absent.example"];
     type Question<'q> = &'q dyn Fn(&str) -> Vec<u8>;
     let questions: [Question<'_>; 3] = [
@@ -343,7 +343,7 @@ fn an_answer_does_not_say_whether_a_name_is_hidden() {
         assert!(!found[0].0.is_empty());
         assert_eq!(found[0], found[1]);
     }
-    // Only the keys open the difference.
+    // Only the keys reveal the difference.
     assert!(hidden_server.connections().is_empty());
     let asks = |name: &str| s_client(&hidden.site, hidden.address(), &["-servername", name]);
     for name in asked {

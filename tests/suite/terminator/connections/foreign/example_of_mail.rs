@@ -6,7 +6,7 @@ use suite::starttls::{Foreign, aiosmtpd, dovecot, prosody, slapd};
 
 use super::starttls::{LOGIN, STREAM, curl_as_ann, ldap_at};
 
-/// The addresses of the services of `examples/mail.toml`.
+/// Addresses of the services of `examples/mail.toml`.
 const EXAMPLE_FRONTS: [&str; 8] = [
     "[::]:8587",
     "[::]:8465",

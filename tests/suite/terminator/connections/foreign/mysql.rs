@@ -43,7 +43,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     let by_openssl = ["-starttls", "mysql", "-brief", "-verify_return_error"];
     let done = s_client(&site, over_tcp.address, &by_openssl);
     assert_has(&done.stderr, "Verification: OK");
-    // What follows the login passes as it is.
+    // Packets after the login pass unchanged.
     let file = site.write("rows.txt", "1\n2\n3\n");
     let load = format!(
         "CREATE TABLE test.rows (a INT); \
@@ -60,7 +60,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     assert_eq!(line["fault"], "client", "{line}");
 }
 
-/// Users whom the server wants to have come with TLS, and with a certificate.
+/// Users from whom the server requires TLS, and a certificate.
 const REQUIRING: &str = "\
     CREATE USER tls IDENTIFIED VIA mysql_native_password USING PASSWORD('secret') REQUIRE SSL; \
     CREATE USER x509 IDENTIFIED VIA mysql_native_password USING PASSWORD('secret') REQUIRE X509";
@@ -140,7 +140,7 @@ fn a_server_that_requires_tls_gets_clients_without_it() {
     assert_eq!(line["fault"], "backend", "{line}");
 }
 
-/// The only packet of a server.
+/// Makes a server whose only packet is this.
 fn greeting(payload: &[u8]) -> Behaviour {
     let length = u8::try_from(payload.len()).expect("it is short");
     Behaviour::Greet([&[length, 0, 0, 0], payload].concat())
@@ -180,7 +180,7 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
     }
 }
 
-/// A client that has read the first packet of MariaDB, or of Lariat for it.
+/// Connects a client that reads the first packet of MariaDB, or of Lariat for it.
 fn answered(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let mut client = tcp(address);
     let mut header = [0; 4];
@@ -190,7 +190,7 @@ fn answered(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     (client, packet)
 }
 
-/// The same; it has to be a greeting.
+/// Connects likewise; the packet has to be a greeting.
 fn greeted(address: SocketAddr) -> TcpStream {
     let (client, packet) = answered(address);
     assert_eq!(packet[0], 10, "{packet:?}");
@@ -212,7 +212,7 @@ fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
         client.read_to_end(&mut words).unwrap();
     }
     lariat.wait_for_reason("handshake-timeout", 2);
-    // One that has logged in may be silent for longer.
+    // A client that has logged in may be silent for longer.
     let slept = "SELECT SLEEP(3)";
     let mut client = mariadb_tls(&site, front.address, "native", slept);
     assert_eq!(values(&mut client), "0");

@@ -1,4 +1,4 @@
-//! TLS that stays closed, between real clients and real servers.
+//! TLS that is passed through, between real clients and real servers.
 
 use rustls::NamedGroup;
 use suite::haproxy::Haproxy;
@@ -58,7 +58,7 @@ fn odd_handshakes_come_through_to_openssl() {
         ),
         (&asks, &["-cert", &own, "-tls1_2"], "Verification: OK"),
         (&asks, &["-cert", &own, "-tls1_3"], "Verification: OK"),
-        // The server's answer says that the name was for it.
+        // The server's answer shows that the name was for it.
         (
             &["-servername", "other.example", "-cert2", &own, "-key2", &own],
             &["-servername", "other.example"],

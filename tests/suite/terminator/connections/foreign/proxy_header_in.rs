@@ -65,7 +65,7 @@ fn a_header_of_a_stranger_a_malformed_one_and_a_second_one_are_refused() {
     }
 }
 
-/// The server takes what comes first for the header, so that a client without one could forge it.
+/// The server takes the first bytes for the header, so that a client without one could forge it.
 #[test]
 fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
     let (site, server, service, lariat) = serve_as(Behaviour::Swallow, |service| {

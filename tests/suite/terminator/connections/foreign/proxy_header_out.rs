@@ -5,7 +5,7 @@ use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 
-/// The answer of an HTTP server at `address` through lariat, which sends this kind of header.
+/// Returns an HTTP server's answer through lariat, which sends this kind of header.
 fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
     let site = Site::new();
     let service = Service::new(&site, address).back(&format!("send-proxy = {send_proxy}"));

@@ -8,8 +8,8 @@ use suite::starttls::{
     aiosmtpd, dovecot, inn, lariat, postgres, prosody, psql, pyftpdlib, service, slapd,
 };
 
-/// Before this server: a service whose clients must ask for TLS, and one before that for clients
-/// without TLS.
+/// Makes a service before this server whose clients must ask for TLS, and one before that for
+/// clients without TLS.
 fn pair(site: &Site, protocol: &str, server: impl Display) -> [Service; 2] {
     let front = service(site, &format!("{protocol}-front"), server);
     let front = front.starting_tls(protocol, "required");
@@ -18,7 +18,7 @@ fn pair(site: &Site, protocol: &str, server: impl Display) -> [Service; 2] {
     [front, client]
 }
 
-/// Who is served, and whether the server sees TLS.
+/// Asks who is served, and whether the server sees TLS.
 const WHO: &str = "SELECT usename, ssl FROM pg_stat_activity JOIN pg_stat_ssl USING (pid) \
                    WHERE pid = pg_backend_pid()";
 
@@ -76,7 +76,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     let server = postgres(hba, &["-c", "ssl=on"], &site);
     let address = server.address.to_string();
     let client = service(&site, "client", &address).asking("postgres", &site.ca());
-    // That of the guide: the server's own certificate in front, and its key pinned.
+    // The pair of the guide: the server's own certificate in front, and its key pinned.
     let pin = suite::openssl::key_hash(&site, "site.pem");
     let both = service(&site, "both", &address).back(&format!(
         "starttls = 'postgres'\ntls = {{ ca = [{:?}], name = 'localhost', pins = ['sha256//{pin}'] }}",
@@ -110,14 +110,14 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     };
     let bound = scram(&both, &format!("{verified} channel_binding=require"));
     assert_eq!(bound.success(), "ann|t\n");
-    // A client that prefers it is told why it gets no further, and how.
+    // A client that prefers it gets the reason of the failure, and a remedy.
     let told = scram(&other, &verified);
     told.assert_stderr("channel binding is impossible");
     told.assert_stderr("HINT:  Connect with channel_binding=disable");
     lariat.wait_for_line(&["\"service\":\"other\"", "channel-binding"]);
     let unbound = scram(&other, &format!("{verified} channel_binding=disable"));
     assert_eq!(unbound.success(), "ann|t\n");
-    // One without TLS is not offered what the server offers to Lariat.
+    // A client without TLS is not offered what the server offers to Lariat.
     for words in ["sslmode=disable", "sslmode=prefer"] {
         assert_eq!(scram(&client, words).success(), "ann|t\n");
     }
@@ -176,9 +176,9 @@ fn a_request_to_cancel_reaches_the_server_that_it_is_for() {
     }
 }
 
-/// A program of OpenLDAP at this address as the administrator, who trusts the site's authority.
+/// Runs a program of OpenLDAP as the administrator, who trusts the site's authority.
 fn ldap(site: &Site, program: &str, address: SocketAddr, arguments: &[&str]) -> Finished {
-    // Of `localhost` it would verify the name that this host has elsewhere.
+    // For `localhost` it would verify the name that this host has elsewhere.
     ldap_at(site, program, &format!("ldap://{address}"), arguments)
 }
 
@@ -216,13 +216,13 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     lariat.wait_for_line(&["starttls-required"]);
 }
 
-/// A login of 12,288 octets (RFC 4954 section 4), and what IMAP servers take in one line.
+/// A login of 12,288 octets (RFC 4954 section 4), and the longest line that IMAP servers take.
 #[test]
 fn long_lines_under_tls_are_for_the_server_to_judge() {
     let site = Site::new();
     let (_dovecot, [imap, ..]) = dovecot();
     let mail = aiosmtpd(&[]);
-    // As long as Dovecot takes before a login, and after it.
+    // The longest lines that Dovecot takes before a login, and after it.
     let login = format!("b AUTHENTICATE XOAUTH2 {}", "x".repeat(8188));
     let status = format!("d STATUS INBOX ({})", ["MESSAGES"; 7000].join(" "));
     for (protocol, server, lines) in [
@@ -259,7 +259,7 @@ fn long_lines_under_tls_are_for_the_server_to_judge() {
     }
 }
 
-/// `curl` as `ann`, with TLS that it must have or without any.
+/// Makes a `curl` as `ann`, with required TLS or without any.
 pub(super) fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::Curl {
     let ca = site.ca().display().to_string();
     let tls = ["--ssl-reqd", "--cacert", &ca];
@@ -315,7 +315,7 @@ fn dovecot_without_tls_gets_clients_with_it() {
     talk.say("LISTSCRIPTS");
     talk.wait_for("OK \"Listscripts completed.\"", 1);
     talk.end();
-    // It sees no way to log in, and leaves.
+    // The client sees no way to log in, and leaves.
     for (protocol, at) in [("imap", imap), ("pop3", pop3)] {
         let url = format!("{protocol}://localhost:{}/", at[0].address.port());
         let plain = curl_as_ann(&site, &url, false).run();
@@ -382,7 +382,7 @@ pub(super) const STREAM: &str = "<stream:stream to='localhost' xmlns='jabber:cli
 pub(super) const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>\
                      AGFubgBzZWNyZXQ=</auth>";
 
-/// Says this in plaintext, and waits after each for an answer; all that the server said.
+/// Sends this in plaintext, and waits after each for an answer; returns all answers.
 fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
     let mut client = tcp(address);
     let mut said = String::new();
@@ -405,7 +405,7 @@ fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let [front, client] = pair(&site, "xmpp", without.address);
     let asking = service(&site, "asking", with.address).asking("xmpp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
-    // With TLS that Prosody's own clients get, and with Lariat's.
+    // Both with Prosody's own TLS and with Lariat's.
     for address in [with.address, front.address] {
         let arguments = ["-starttls", "xmpp", "-xmpphost", "localhost"];
         let arguments = [&arguments[..], &["-verify_return_error"]].concat();
@@ -422,7 +422,7 @@ fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     }
 }
 
-/// How `ann` reads an article.
+/// Dialog in which `ann` reads an article.
 const READ: &[(&str, &str)] = &[
     ("", "201 news.example.test"),
     ("CAPABILITIES\r\n", "\r\n.\r\n"),
@@ -439,7 +439,7 @@ fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let [front, client] = pair(&site, "nntp", without.address);
     let asking = service(&site, "asking", with.address).asking("nntp", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
-    // With TLS that INN's own clients get, and with Lariat's.
+    // Both with INN's own TLS and with Lariat's.
     for address in [with.address, front.address] {
         let arguments = ["-starttls", "nntp", "-crlf", "-verify_return_error"];
         let mut talk = Talk::start(&site, address, &arguments);

@@ -1,4 +1,4 @@
-//! How often the kernel is called for a new connection with one exchange.
+//! Number of system calls for a new connection with one exchange.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use suite::stunnel::Stunnel;
 
 const CONNECTIONS: u64 = 20;
 
-/// The most calls of a connection, of those whose number does not depend on how its bytes come in.
+/// Largest numbers of calls of a connection, of those that do not depend on how its bytes come in.
 /// A call of accept4 may find nothing more; a server may end before its client.
 const MOST: [(&str, u64); 7] = [
     ("accept4", 2),
@@ -20,9 +20,9 @@ const MOST: [(&str, u64); 7] = [
     ("close", 2),
 ];
 
-/// The calls of the worker process for a number of visits, one after the other.
+/// Counts the calls of the worker process for a number of visits, one after the other.
 fn calls(lariat: &Lariat, visit: impl Fn()) -> BTreeMap<String, u64> {
-    // What is made once, and not for each.
+    // Calls that are made once, and not for each.
     visit();
     lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
     let strace = Strace::attach(lariat.worker_process());
@@ -45,7 +45,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
     let to_stunnel = Service::new(&site, stunnel.address);
     let verifying = format!("tls = {{ ca = [{:?}] }}", site.ca());
     let client = Client::new(&site);
-    // TCP_NODELAY; where we speak first also TCP_QUICKACK. SO_LINGER is of a connection that one
+    // TCP_NODELAY; where we send first also TCP_QUICKACK. SO_LINGER is of a connection that one
     // side breaks off.
     for (service, is_tls, options) in [
         (to_stunnel.clone().mode("passthrough"), true, 2),
@@ -62,7 +62,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
         });
         for (name, most) in MOST.iter().chain(&[("setsockopt", options)]) {
             let count = calls.get(*name).copied().unwrap_or(0);
-            // Of the metrics that were asked for meanwhile come a few.
+            // The metrics queried meanwhile cause a few calls.
             let others = CONNECTIONS / 2;
             assert!(count <= most * CONNECTIONS + others, "{name}: {calls:?}");
         }

@@ -1,4 +1,4 @@
-//! A browser with a page of files: pictures, and a sound that is heard from its middle.
+//! A browser with a page of files: pictures, and a sound that is played from its middle.
 
 use suite::chromium::dump_page;
 use suite::prelude::*;
@@ -9,7 +9,7 @@ const RATE: u32 = 8000;
 /// Longer than what a browser fetches ahead.
 const SECONDS: u32 = 3000;
 
-/// A WAV file: a hum.
+/// Makes a WAV file: a hum.
 fn sound() -> Vec<u8> {
     let length = RATE * SECONDS;
     let mut wav = Vec::new();
@@ -32,7 +32,7 @@ fn sound() -> Vec<u8> {
     wav
 }
 
-/// A BMP file without compression, as wide and high as said, in one colour.
+/// Makes a BMP file without compression, of this width and height, in one colour.
 fn picture(width: u32, height: u32) -> Vec<u8> {
     let row_bytes = (width * 3).next_multiple_of(4);
     let bytes = row_bytes * height;
@@ -90,7 +90,7 @@ fn chromium_shows_pictures_and_seeks_in_a_sound() {
         assert_has(&page, &format!("picture {}; ", 100 + n));
     }
     assert_has(&page, "heard from 2500");
-    // It did not fetch all that lies before.
+    // The browser did not fetch everything before the middle.
     let down = [("direction", "backend-to-client")];
     let sent = lariat.sum("lariat_relayed_bytes_total", &down);
     assert!(sent < f64::from(RATE * SECONDS), "{sent}");

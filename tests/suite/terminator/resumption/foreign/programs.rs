@@ -1,6 +1,6 @@
-//! Programs that people use resume whatever they hold, whichever of two workers they reach: after a
-//! reload, after the death of the worker process, across a change of the keys; and not after its
-//! end.
+//! Common programs resume with each kind of session, whichever of two workers they reach: after a
+//! reload, after the death of the worker process, across a change of the keys; and not after a
+//! session's end.
 
 use suite::chromium::Browser;
 use suite::clock::Clock;
@@ -9,7 +9,7 @@ use suite::prelude::*;
 
 const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
 
-/// Visits at a time: both workers are met, all but surely, whichever the kernel chooses.
+/// Visits at a time: practically always both workers are reached, whichever the kernel chooses.
 const VISITS: usize = 6;
 
 /// An event in the life of a host.
@@ -32,14 +32,14 @@ struct Host {
 }
 
 impl Host {
-    /// Before a server that speaks and ends, so that `openssl` reads all that comes: tickets too.
+    /// Makes a host before a server that sends and ends, so `openssl` reads the tickets too.
     fn with(resumption: &str) -> Self {
         let (site, server, service, lariat) =
             serve_with(&format!("{TWO_WORKERS}{resumption}"), Behaviour::Speak("x".into()));
         Self { site, service, lariat, resumption: resumption.to_owned(), _server: Some(server) }
     }
 
-    /// Before an origin, with a ticket key from a file and more of `resumption`.
+    /// Makes a host before an origin, with a ticket key from a file and more of `resumption`.
     fn of_origin(origin: &Origin, resumption: &str) -> Self {
         let site = Site::new();
         let service = Service::new(&site, origin.address);
@@ -67,19 +67,19 @@ impl Host {
         }
     }
 
-    /// How often handshakes of this kind were made by the worker process that lives.
+    /// Returns how many handshakes of this kind the living worker process made.
     fn count(&self, kind: &str) -> f64 {
         let kind = [("kind", kind)];
         self.lariat.sum("lariat_handshakes_total", &kind)
     }
 
-    /// A visit by `openssl s_client` to the server's end.
+    /// Makes a visit by `openssl s_client` to the server's end.
     fn visit(&self, options: &[&str], more: &[&str]) -> String {
         let options = [&["-ign_eof"], options, more].concat();
         s_client(&self.site, self.service.address, &options).success()
     }
 
-    /// How many visits of some resume the session that is kept.
+    /// Returns how many visits of some resume the session that is kept.
     fn resumed(&self, options: &[&str]) -> usize {
         let session = self.site.path("session");
         let kept = ["-sess_in", session.to_str().unwrap()];
@@ -95,7 +95,7 @@ impl Host {
     }
 }
 
-/// Two workers, and ticket keys from these files, the first of which encrypts.
+/// Configures two workers, and ticket keys from these files, the first of which encrypts.
 fn keys_of(site: &Site, files: &[&str], resumption: &str) -> String {
     let paths: Vec<_> = files.iter().map(|file| site.path(file)).collect();
     format!("{TWO_WORKERS}[resumption]\ntickets = {{ keys = {paths:?} }}\n{resumption}\n")
@@ -107,7 +107,7 @@ fn is_resumed(said: &str) -> bool {
     reused
 }
 
-/// Each kind with what makes `s_client` use it.
+/// Each kind with the options that make `s_client` use it.
 const KINDS: [(&str, &[&str]); 3] =
     [("session-id", &["-tls1_2", "-no_ticket"]), ("ticket", &["-tls1_2"]), ("psk", &["-tls1_3"])];
 
@@ -175,10 +175,10 @@ fn openssl_resumes_nothing_after_the_end() {
     }
 }
 
-/// A plain server where a program waits until what is to happen has happened.
+/// A plain server where a program waits until an event has happened.
 struct Turnstile {
     listener: TcpListener,
-    /// The answer to `/`.
+    /// Body of the answer to `/`.
     page: String,
 }
 
@@ -211,7 +211,7 @@ impl Turnstile {
     }
 }
 
-/// The path in a request; `None` if nobody asks, as browsers at times connect in advance.
+/// Returns a request's path; `None` without a request: browsers connect in advance.
 fn path_asked(stream: &mut TcpStream) -> Option<String> {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -229,15 +229,15 @@ fn answer(stream: &mut TcpStream, body: &str) {
     let length = body.len();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close";
     let text = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
-    // Who has gone misses nothing.
+    // A client that has gone misses nothing.
     let _gone = stream.write_all(text.as_bytes());
 }
 
 /// The events that a host goes through while a program runs.
 const EVENTS: [Event; 4] = [Event::Nothing, Event::Reload, Event::Death, Event::NewKey];
 
-/// A program that visits, waits at the turnstile, and visits again: but for what it did before the
-/// first event, it makes no full handshake.
+/// Checks a program that visits, waits at the turnstile, and visits again: after its actions before
+/// the first event, it makes no full handshake.
 fn assert_resumes(host: &Host, program: &mut Running, turnstile: &Turnstile, kind: &str) {
     let mut before: Option<(f64, f64)> = None;
     let mut meet = |event| {

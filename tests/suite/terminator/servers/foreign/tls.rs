@@ -6,8 +6,8 @@ use suite::prelude::*;
 use suite::redis::Redis;
 use suite::stunnel::Stunnel;
 
-/// The configuration of a service that verifies this server, by one worker: the second connection
-/// finds the first one's session.
+/// Configures a service that verifies this server, by one worker: the second connection finds the
+/// first one's session.
 fn verifying(site: &Site, server: SocketAddr, mode: &str, keys: &str) -> (Service, String) {
     let ca = site.ca();
     let back = format!("tls = {{ ca = [{ca:?}], name = 'localhost', {keys} }}");
@@ -23,7 +23,7 @@ fn is_full_then_resumed(lariat: &Lariat, version: &str, visit: impl Fn()) {
         visit();
         let made = format!("\"server_handshake\":\"{made}\"");
         let line = lariat.wait_for_line(&[&made, version]);
-        // Whatever the server answers the client's end with.
+        // Whatever the server answers to the client's end.
         assert_eq!(line["reason"], "client-closed", "{line}");
     }
 }
@@ -53,7 +53,7 @@ fn nginx_and_haproxy_are_verified_and_resumed_from_tls_and_from_plain_clients() 
     }
 }
 
-/// Sends something without TLS; what comes back, to the server's end.
+/// Sends something without TLS; checks the reply, to the server's end.
 fn talk(address: SocketAddr, words: &[u8], reply: &[u8]) {
     let mut client = tcp(address);
     client.write_all(words).unwrap();
@@ -93,12 +93,12 @@ fn redis_is_verified_resumed_and_shown_our_certificate() {
             let (words, reply) = (b"PING\r\nSET a 1\r\nGET a\r\n", b"+PONG\r\n+OK\r\n$1\r\n1\r\n");
             talk(service.address, words, reply);
         });
-        // Without a certificate of ours it lets nobody in.
+        // Without a certificate of ours it refuses everybody.
         let (service, toml) = verifying(&site, redis.address, "off", "");
         let _lariat = Lariat::start(&toml);
         let mut client = tcp(service.address);
         let mut reply = Vec::new();
-        // It may be reset before it has said anything.
+        // The connection may be reset before it has sent anything.
         let said = client.write_all(b"PING\r\n");
         let _reset = said.and_then(|()| client.read_to_end(&mut reply));
         assert!(!reply.starts_with(b"+PONG"), "{reply:?}");

@@ -7,7 +7,7 @@ use suite::prelude::*;
 const USER: &str = "lariat";
 const PASSWORD: &str = "let me through";
 
-/// A proxy that wants the login above.
+/// A proxy that requires the login above.
 struct Proxy {
     address: SocketAddr,
     _running: Running,
@@ -40,7 +40,7 @@ fn password_of(protocol: &str) -> String {
     if protocol == "http" { PASSWORD.replace(' ', "_") } else { PASSWORD.to_owned() }
 }
 
-/// Keys of `back` for a host behind a proxy, with a file of the password.
+/// Returns keys of `back` for a host behind a proxy, with a file of the password.
 fn tunnel(site: &Site, protocol: &str, to: &str, password: &str) -> String {
     let file = site.write("password", format!("{password}\n"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -62,7 +62,7 @@ fn a_server_is_reached_checked_and_verified_through_a_proxy() {
     for protocol in ["http", "socks5"] {
         let proxy = Proxy::start(protocol);
         let password = password_of(protocol);
-        // The name that the certificate must have is that of the host behind the proxy.
+        // The certificate must have the name of the host behind the proxy.
         let to = format!("localhost:{}", page.address.port());
         let ca = site.ca();
         let keys = tunnel(&site, protocol, &to, &password);
@@ -71,7 +71,7 @@ fn a_server_is_reached_checked_and_verified_through_a_proxy() {
         let lariat = service.start();
         assert_has(curl_tls(&site, service.address).run().success(), "TLSv1.3");
         lariat.wait_for_metric(metric, &[], 1.0);
-        // What a server says at once comes behind the proxy's last word, and is the client's.
+        // A server's first bytes come behind the proxy's last word, and belong to the client.
         let keys = tunnel(&site, protocol, greeter.address(), &password);
         let keys = format!("send-proxy = 'v1'\n{}\n{keys}", check("tcp"));
         let service = Service::new(&site, proxy.address).mode("off").back(&keys);

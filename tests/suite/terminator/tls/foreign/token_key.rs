@@ -1,5 +1,5 @@
 //! Keys in tokens (PKCS #11, RFC 7512), with SoftHSM's library, and with one that crashes or hangs
-//! when it is told to.
+//! on demand.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +8,12 @@ use suite::prelude::*;
 /// The library of Debian's package `softhsm2`.
 const SOFT_HSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
-/// No number of a log has it by chance.
+/// A PIN that no number in a log has by chance.
 const PIN: &str = "a-pin-of-tests";
 
-/// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there, and
-/// C_Login if there is another: `refuse` refuses the PIN, `slow` has all but the first wait until
-/// it is gone. Both grow by a byte each time.
+/// A library that passes all calls on to SoftHSM's, but C_Sign if one of two files exists, and
+/// C_Login if another does: `refuse` refuses the PIN, `slow` makes all but the first wait until it
+/// is gone. Both grow by a byte each time.
 const FAULTY: &str = r#"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ struct Token {
 }
 
 impl Token {
-    /// With a certificate and a key of each of these kinds, named by its number.
+    /// Makes a token with a certificate and a key of each of these kinds, named by its number.
     fn with(kinds: &[Key]) -> Self {
         let token = Self { site: Site::new(), folder: Directory::new() };
         let objects = token.folder.path().join("tokens");
@@ -95,11 +95,11 @@ impl Token {
         let mut command = Command::new("softhsm2-util");
         command.env("SOFTHSM2_CONF", self.configuration());
         command.args(arguments).args(["--pin", PIN]);
-        // It does not find a token to which another process logs in at this moment.
+        // The tool does not find a token to which another process logs in at this moment.
         until_true("the token's tool", || run(&mut command).code() == 0);
     }
 
-    /// To the user that the processes without rights have.
+    /// Gives the files to the user of the processes without rights.
     fn give_away(&self) {
         if geteuid().is_root() {
             run(Command::new("chown").args(["-R", "65534"]).arg(self.folder.path())).success();
@@ -111,7 +111,7 @@ impl Token {
         self.folder.path().join("softhsm2.conf")
     }
 
-    /// The table of a certificate, with the URI of its key.
+    /// Returns the table of a certificate, with the URI of its key.
     fn entry(&self, number: usize, uri: &str) -> String {
         let chain = self.site.path(&format!("{number}.crt"));
         let pin = self.site.path("pin");
@@ -225,7 +225,7 @@ fn what_is_wrong_is_said_where_it_is_written_and_no_pin_is_shown() {
     }
 }
 
-/// A service by a library that can be told to crash or to hang, and the files that tell it.
+/// Makes a service by a library that can be told to crash or to hang, and the files that tell it.
 fn faulty(token: &Token, server: &Server) -> (Service, PathBuf) {
     let folder = token.folder.path();
     let certificates = faulty_in(token, folder, 0);
@@ -234,7 +234,7 @@ fn faulty(token: &Token, server: &Server) -> (Service, PathBuf) {
     (service, folder.to_owned())
 }
 
-/// The certificate of that number by such a library in that folder.
+/// Returns the certificate of that number by such a library in that folder.
 fn faulty_in(token: &Token, folder: &Path, number: usize) -> String {
     let source = token.folder.write("faulty.c", FAULTY);
     let library = folder.join("faulty.so");
@@ -266,7 +266,7 @@ fn tokens_that_are_slow_are_all_waited_for_at_once() {
             let waits = |folder: &PathBuf| fs::read(folder.join("slow")).unwrap() == b"xx";
             check.is_finished() || folders.iter().all(waits)
         });
-        // Those before would have been given up by now.
+        // The earlier ones would have been given up by now.
         folders.iter().for_each(|folder| fs::remove_file(folder.join("slow")).unwrap());
         check.join().unwrap().success();
     });
@@ -315,7 +315,7 @@ fn a_reload_waits_for_its_keys_for_a_while_and_those_before_sign() {
     });
     assert!(connects());
     assert_eq!(signatures(&lariat, "failed") + signatures(&lariat, "late"), 0.0);
-    // One that hangs holds nothing up for longer than the time that it has.
+    // A hanging library holds nothing up for longer than its time limit.
     token.folder.write("slow", "");
     token.give_away();
     lariat.reload().success();
@@ -396,7 +396,7 @@ fn a_pin_that_is_refused_is_not_tried_again_before_a_reload() {
 }
 
 impl Token {
-    /// Another token beside it with the key of another certificate, and the folder of its objects.
+    /// Makes another token with a certificate's key; returns the folder of its objects.
     fn beside(&self, label: &str) -> PathBuf {
         let tokens = self.folder.path().join("tokens");
         let all = || -> Vec<_> {
@@ -420,8 +420,8 @@ impl Token {
     }
 }
 
-/// A service with its certificate in a file, one with its key in a token, and one with its key in
-/// another, which is served without it if it must.
+/// Makes a service with its certificate in a file, one with its key in a token, and one with its
+/// key in another, which may be served without it.
 fn three_services(token: &Token, server: &Server, pin: &Path) -> [Service; 3] {
     let in_token = format!("[{}]", token.entry(0, &token.uri(0)));
     let other = token.certificate_beside("other", pin);
@@ -467,7 +467,8 @@ fn a_token_that_is_away_keeps_its_own_key_away_alone_and_serves_when_it_comes_ba
     until_true("the third service", || connects(2));
     until_true("to be ready", || lariat.readiness() == "ready\n200");
     lariat.wait_for_stderr_times("1 of 1 keys cannot be opened", 1);
-    // One that must open keeps a reload and a start away, as any certificate that cannot be read.
+    // A required key that cannot be opened fails a reload and a start, as any unreadable
+    // certificate does.
     fs::rename(&objects, &away).unwrap();
     let text = configuration(&services).replace("bad-certificate = \"skip\"", "");
     assert_has(lariat.reload_refused(&text).stderr, "none of the tokens");

@@ -1,4 +1,4 @@
-//! The order of handshakes; and a worker of virtual time that is asked for more than it can do.
+//! The order of handshakes; and an overloaded worker in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn those_who_offer_a_session_go_first_and_leave_the_others_a_share() {
     let order = served(&mut crowd(), 142, cheap);
     let expected = [0].into_iter().chain(100..240).chain([1]);
     assert_eq!(order, expected.collect::<Vec<_>>());
-    // Who offers what does not resume takes as long as the others.
+    // Sessions that do not resume take as long as the others.
     let order = served(&mut crowd(), 80, |_| Duration::from_millis(2));
     assert_eq!(order.iter().filter(|number| **number < 100).count(), 10);
 }
@@ -98,20 +98,20 @@ fn a_hello_shows_whether_it_offers_a_session() {
 
 const FULL_COST: Duration = Duration::from_micros(2_000);
 const RESUMED_COST: Duration = Duration::from_micros(100);
-/// The cost of every connection, also of those that are never served.
+/// Cost of every connection, also of those that are never served.
 const ACCEPT_COST: Duration = Duration::from_micros(15);
-/// How long clients wait for an answer.
+/// Time that clients wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const LENGTH: Duration = Duration::from_secs(12);
-/// Queues are as long as they get.
+/// Time after which queues are as long as they get.
 const WARM_UP: Duration = Duration::from_secs(4);
 
-/// A worker of virtual time. Users come by chance, make requests one after the other, a connection
-/// each, and go with their sessions when they have waited in vain.
+/// A worker in virtual time. Users come at random, make requests one after the other, a connection
+/// each, and go with their sessions after a wait in vain.
 struct Simulation {
     now: Instant,
     handshakes: Handshakes,
-    /// The connections to come, by when: of a session or not, and requests left.
+    /// Future connections by time: whether they offer a session, and requests left.
     coming: BTreeMap<Instant, (bool, u32)>,
     connections: Vec<(Instant, bool, u32)>,
     longest: usize,
@@ -119,14 +119,14 @@ struct Simulation {
 }
 
 struct Figures {
-    /// Answers in time, by what the worker can do.
+    /// Answers in time, relative to what the worker can do.
     goodput: f64,
     mean: Duration,
-    /// The longest queue, by the number of users who come while one waits for an answer.
+    /// Longest queue, relative to the number of users who come while one waits for an answer.
     longest: f64,
 }
 
-/// The figures for users with this number of requests each, this multiple of what can be done.
+/// Returns the figures for users with this many requests each, at this multiple of the capacity.
 fn offered(multiple: f64, requests: u32) -> Figures {
     let each = FULL_COST + RESUMED_COST * (requests - 1) + ACCEPT_COST * requests;
     let mean = each.as_secs_f64() / multiple;

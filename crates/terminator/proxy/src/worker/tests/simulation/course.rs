@@ -1,6 +1,6 @@
-//! A schedule that is under way: the worker, its peers, and what happens next.
+//! A running schedule: the worker, its peers, and what happens next.
 //!
-//! Owns the seam to the worker: which events it gets, in which order, and what time it is.
+//! Controls the seam to the worker: which events it gets, in which order, and the time.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -27,10 +27,10 @@ use crate::files::FileContext;
 use crate::sources::Allowances;
 use crate::worker::Worker;
 
-/// Turns that a schedule may need at the most; each may relay one byte.
+/// Largest number of turns of a schedule; each may relay one byte.
 const TURNS_MAX: usize = 3000;
 
-/// Turns in which nothing happens, one after the other, without the time going on.
+/// Consecutive turns in which nothing happens and no time passes.
 const IDLE_TURNS_MAX: usize = 16;
 
 const FAILURES: [ServerCounter; 4] = [
@@ -40,7 +40,7 @@ const FAILURES: [ServerCounter; 4] = [
     ServerCounter::DialsTls,
 ];
 
-/// A schedule that is under way.
+/// A running schedule.
 pub(super) struct Simulation<'a> {
     pub(super) host: &'a SimulatedHost,
     pub(super) script: &'a Script,
@@ -51,16 +51,16 @@ pub(super) struct Simulation<'a> {
     begun: Instant,
     pub(super) clients: Vec<(usize, SimulatedClient)>,
     pub(super) servers: Vec<SimulatedServer>,
-    /// The numbers of `SERVERS` that may be dialled.
+    /// Indices in `SERVERS` that may be dialled.
     dialled: Vec<usize>,
     /// The services that are served.
     pub(super) served: Vec<usize>,
     batch: Option<Vec<Event>>,
-    /// There was a turn since servers looked for new connections.
+    /// Whether there was a turn since servers checked for new connections.
     may_have_dialled: bool,
-    /// Something happened that may break a connection that is not at fault itself.
+    /// Whether something happened that may break a connection that is not at fault itself.
     pub(super) is_rough: bool,
-    /// A server, or the way to it, was at fault.
+    /// Whether a server, or the way to it, was at fault.
     pub(super) has_server_fault: bool,
     /// Dials of good servers that had failed before.
     failures_before: u64,
@@ -124,7 +124,7 @@ impl<'a> Simulation<'a> {
         simulation
     }
 
-    /// How often dials of servers that are there have failed in this schedule.
+    /// Returns how often dials of existing servers have failed in this schedule.
     pub(super) fn failures(&self) -> u64 {
         let host = self.host;
         let good =
@@ -137,13 +137,13 @@ impl<'a> Simulation<'a> {
             });
             each.sum()
         };
-        // An address that another has overtaken has failed, though it is there.
+        // An address that another has overtaken counts as failed, though its server exists.
         let served = self.served.iter();
         let all: u64 = served.filter(|at| !SERVICES[**at].is_raced).map(of_service).sum();
         all - self.failures_before
     }
 
-    /// The services of a schedule, in their order: those that share an address are served together.
+    /// Returns a schedule's services, in order: those that share an address come together.
     fn served(script: &Script) -> Vec<usize> {
         let parts = script.clients.iter();
         let mut served: Vec<usize> = parts.map(|part| part.service).collect();
@@ -155,7 +155,7 @@ impl<'a> Simulation<'a> {
         served
     }
 
-    /// The servers of these services.
+    /// Returns the servers of these services.
     fn dialled(served: &[usize]) -> Vec<usize> {
         let servers = served.iter().flat_map(|at| SERVICES[*at].servers);
         let mut dialled: Vec<usize> = servers.copied().collect();
@@ -164,7 +164,7 @@ impl<'a> Simulation<'a> {
         dialled
     }
 
-    /// Takes out of the queues what nobody has taken: it is not the next schedule's.
+    /// Empties the queues, because what is left in them does not belong to the next schedule.
     pub(super) fn clear(host: &SimulatedHost, script: &Script) {
         CONNECTS_LATER.set(false);
         IS_COLD.set(false);
@@ -230,12 +230,12 @@ impl<'a> Simulation<'a> {
         let tls = usize::from(part.is_tls13);
         let mut client = SimulatedClient::new(self.host, (part.service, tag), fd, part.bytes, tls);
         client.ends_first = part.ends_first;
-        // Where servers speak TLS too, nobody answers for them.
+        // No request is answered where servers speak TLS too.
         client.is_odd = part.is_odd && SERVICES[part.service].servers != [6];
         self.clients.push((number, client));
     }
 
-    /// Servers take the connections that they have got.
+    /// Makes servers accept their new connections.
     fn accept(&mut self) -> bool {
         let mut has_new = false;
         if Self::holds_dials() || !std::mem::take(&mut self.may_have_dialled) {
@@ -307,7 +307,7 @@ impl<'a> Simulation<'a> {
         self.room = room;
     }
 
-    /// The control thread asks for something.
+    /// Performs a command of the control thread.
     fn command(&mut self, step: ScriptStep) {
         use ScriptStep as Step;
         match step {
@@ -365,7 +365,7 @@ impl<'a> Simulation<'a> {
         self.has_server_fault |= is_long && (Self::holds_dials() || is_tls);
     }
 
-    /// Takes what the kernel reports, but for answers to dials that are still on their way.
+    /// Takes what the kernel reports, except answers to dials that are still on their way.
     fn take_events(&mut self, order: usize) {
         if self.batch.is_some() {
             return;
@@ -396,7 +396,7 @@ impl<'a> Simulation<'a> {
         assert!(self.worker.pool.in_use() <= 64, "a connection holds many buffers");
     }
 
-    /// All peers that are not dumb do what they have to; returns whether anything moved.
+    /// Lets all peers that are not dumb act; returns whether anything moved.
     fn act(&mut self) -> bool {
         let mut moved = self.accept();
         if !self.script.never_answers {
@@ -445,7 +445,7 @@ impl<'a> Simulation<'a> {
         moved
     }
 
-    /// Lets everybody do what he does until nothing happens before that time.
+    /// Lets everybody act until nothing more happens before that time.
     fn settle(&mut self, until: Instant) {
         let mut idle = 0;
         loop {
@@ -472,7 +472,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Everything happens that the schedule says, and then what follows until nothing moves.
+    /// Performs all steps of the schedule, and then what follows until nothing moves.
     pub(super) fn follow(&mut self) {
         for step in &self.script.steps {
             self.execute(*step);
@@ -485,7 +485,7 @@ impl<'a> Simulation<'a> {
         self.settle(self.begun + Duration::from_secs(2).max(self.now - self.begun));
     }
 
-    /// Time passes until all connections have ended.
+    /// Lets time pass until all connections have ended.
     pub(super) fn end(&mut self) {
         for _ in 0..100 {
             if self.worker.connections.is_empty() {

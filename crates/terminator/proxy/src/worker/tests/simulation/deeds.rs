@@ -1,4 +1,4 @@
-//! The deeds of one client or one server in a step.
+//! Performs one step of a client or a server.
 
 use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost};
 use super::peers::{SimulatedClient, SimulatedServer};
@@ -34,7 +34,7 @@ pub(super) fn of_client(
         ClientStep::Resets => {
             client.is_faulty = true;
             if !SERVICES[client.service].is_tcp {
-                // A Unix socket knows no reset but that of bytes unread.
+                // A Unix socket resets only if bytes are unread.
                 client.fin();
             }
             client.end.reset();

@@ -49,7 +49,7 @@ pub(super) enum FrontKind {
     Smtp,
 }
 
-/// A service as the simulation knows it. Servers are numbers of [`SERVERS`].
+/// A service of the simulation. Servers are indices in [`SERVERS`].
 #[derive(Debug)]
 pub(super) struct ServiceKind {
     pub(super) name: &'static str,
@@ -57,12 +57,12 @@ pub(super) struct ServiceKind {
     pub(super) takes_header: bool,
     pub(super) sends_header: Option<u8>,
     pub(super) servers: &'static [usize],
-    /// Connections that each server takes.
+    /// Connection limit of each server.
     pub(super) places: Option<u32>,
     pub(super) lifetime: Option<Duration>,
-    /// It is over TCP on both sides.
+    /// Whether both sides are TCP.
     pub(super) is_tcp: bool,
-    /// It shares the address of the service before it, and is chosen by this name.
+    /// Set if the service shares the address of the one before it: the name that selects it.
     pub(super) shared_name: Option<&'static str>,
     pub(super) is_fetched: bool,
     pub(super) is_files: bool,
@@ -94,7 +94,7 @@ pub(super) enum ServerKind {
     Nobody,
     Tls,
     Smtp,
-    /// The same, which is asked for TLS.
+    /// SMTP with TLS requested.
     SmtpTls,
 }
 
@@ -155,20 +155,20 @@ pub(super) const SERVICES: [ServiceKind; 18] = [
 ];
 
 pub(super) struct SimulatedHost {
-    /// The second has the servers in another order.
+    /// The second plan has the servers in another order.
     pub(super) plans: [Plan; 2],
     pub(super) registry: Registry,
     pub(super) counters: [Vec<Arc<ServiceCounters>>; 2],
     /// A listener and its address for each service.
     pub(super) fronts: Vec<(OwnedFd, Address)>,
-    /// The same for each server.
+    /// A listener, if there is one, and the address of each server.
     pub(super) servers: Vec<(Option<OwnedFd>, Address)>,
     pub(super) choices: [ClientChoice; 2],
     pub(super) server_tls: TlsServerChoice,
-    /// Another host, whose sessions nobody here has.
+    /// A foreign host, whose sessions nobody here has.
     foreign: TlsServerChoice,
     _folder: Directory,
-    /// The threads whose answers come when the schedule says.
+    /// Threads whose answers come when the schedule says.
     pub(super) file_threads: FileThreads,
     sessions: ResumptionOptions,
     /// A hello that is passed on.
@@ -301,7 +301,7 @@ pub(super) fn limits(connections: u32) -> Limits {
     Limits { connections, handshakes: connections, per_source: SourceLimits::OFF }
 }
 
-/// The target of the service with two addresses.
+/// Returns the target of the service with two addresses.
 fn raced(servers: &[(Option<OwnedFd>, Address)]) -> Target {
     let of = |at: usize| match &servers[at].1 {
         Address::Ip(address) => *address,
@@ -376,7 +376,7 @@ fn options_of(
     }
 }
 
-/// The content of a file of the service of files.
+/// Returns the content of a file of the service of files.
 pub(super) fn content() -> Vec<u8> {
     (0..20_000).map(|at| (at / 7) as u8).collect()
 }
@@ -457,13 +457,13 @@ fn back_tls(authority: &Authority) -> BackTlsOptions {
 }
 
 impl SimulatedHost {
-    /// Says that sessions were found nowhere.
+    /// Answers that sessions were found nowhere.
     pub(super) fn answer_fetches(&self) {
         self.sessions.tiers.close();
         self.sessions.tiers.open(|| {});
     }
 
-    /// A client's choice with a session that was made on another host.
+    /// Returns a client's choice with a session that was made on another host.
     pub(super) fn with_foreign_session(&self) -> ClientChoice {
         let choice = self.choices[0].without_tickets();
         let (mut client, mut server) = (choice.connect("localhost"), self.foreign.accept());

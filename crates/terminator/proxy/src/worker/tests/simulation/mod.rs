@@ -1,10 +1,10 @@
 //! A worker in virtual time, by seed: its own code over real sockets whose other ends the schedule
-//! holds, in the order of events that the schedule says.
+//! controls, as it does the order of events.
 //!
 //! Real are the kernel's sockets and epoll, TLS, and all code of the worker; scripted are the time,
-//! what peers do and when, in which order events come, what has happened when they are worked
-//! through, and when a server's answer to a dial arrives. What must hold of each schedule is
-//! `verdict`'s. `SCHEDULES` says how many there are, `SEED` with which they begin.
+//! what peers do and when, in which order events come, what has happened when they are handled, and
+//! when a server's answer to a dial arrives. `verdict` checks each schedule. `SCHEDULES` sets how
+//! many there are, `SEED` the first seed.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ mod script;
 mod verdict;
 
 thread_local! {
-    /// Panics are told by who looks for the shortest way to one.
+    /// Whether panics are silent, because the search for the shortest failure reports them.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     static PLACE: Cell<String> = const { Cell::new(String::new()) };
 }
@@ -46,7 +46,7 @@ fn be_quiet() {
     });
 }
 
-/// Runs a schedule, and judges it: for each connection its service and why it ended.
+/// Runs a schedule, and judges it: returns for each connection its service and why it ended.
 fn run(host: &SimulatedHost, script: &Script) -> Vec<(&'static str, String)> {
     let mut simulation = Simulation::new(host, script);
     simulation.follow();
@@ -55,7 +55,7 @@ fn run(host: &SimulatedHost, script: &Script) -> Vec<(&'static str, String)> {
     verdict::of_ended(simulation)
 }
 
-/// The same; an error is the words of a panic.
+/// Runs a schedule likewise; the error is the message of a panic.
 fn outcome(host: &SimulatedHost, script: &Script) -> Result<Vec<(&'static str, String)>, String> {
     IS_QUIET.set(true);
     let ended = catch_unwind(AssertUnwindSafe(|| run(host, script)));
@@ -69,7 +69,7 @@ fn outcome(host: &SimulatedHost, script: &Script) -> Result<Vec<(&'static str, S
     })
 }
 
-/// The same failure with fewer steps. What a failure leaves behind is not the next one's.
+/// Finds the same failure with fewer steps, on a new host for each run.
 fn shrunk(script: Script) -> (Script, String) {
     let again = |script: &Script| outcome(&SimulatedHost::new(), script).err();
     let mut least = script;
@@ -133,7 +133,7 @@ fn no_order_of_events_breaks_what_must_hold() {
     assert!(count < 3000 || reasons.len() >= 20, "the seeds reach few ends: {reasons:?}");
 }
 
-/// A schedule that is written by hand.
+/// Makes a schedule by hand.
 fn scripted(service: &str, steps: &[ScriptStep]) -> Script {
     let service = SERVICES.iter().position(|kind| kind.name == service);
     let part = Part {
@@ -156,7 +156,7 @@ fn scripted(service: &str, steps: &[ScriptStep]) -> Script {
     }
 }
 
-/// Each failed once; its words say what it found.
+/// Each schedule failed once; its message says what it found.
 #[test]
 fn schedules_that_have_found_something_hold() {
     use ClientStep::{Reads, Says};

@@ -1,5 +1,5 @@
-//! Clients and servers of a schedule: each holds the other end of a real socket, and knows what it
-//! has said and heard.
+//! Clients and servers of a schedule: each holds the other end of a real socket, and remembers what
+//! it has sent and received.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ impl PeerEnd {
         self.fd.is_some()
     }
 
-    /// Whether something may still come.
+    /// Reports whether something may still come.
     pub(super) fn is_readable(&self) -> bool {
         self.is_open() && !self.is_ended && !self.is_reset
     }
@@ -48,7 +48,7 @@ impl PeerEnd {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
             Err(_) => {
-                // Nobody reads it any more, and the error is told once.
+                // Nobody reads it any more, and the error is reported once.
                 self.is_broken = true;
                 self.out.clear();
                 0
@@ -77,7 +77,7 @@ impl PeerEnd {
     pub(super) fn shut(&mut self) {
         if let Some(fd) = self.fd.as_ref().filter(|_| !self.has_shut) {
             self.has_shut = true;
-            // It may have been reset.
+            // The socket may have been reset.
             let _ = socket::shutdown_write(fd);
         }
     }
@@ -88,13 +88,13 @@ impl PeerEnd {
 
     pub(super) fn reset(&mut self) {
         if let Some(fd) = self.fd.take() {
-            // A Unix socket knows no reset but that of bytes unread.
+            // A Unix socket resets only if bytes are unread.
             let _ = socket::reset_on_close(&fd);
         }
     }
 }
 
-/// The byte of a stream at a place. The first byte names the stream.
+/// Returns the byte of a stream at a place. The first byte names the stream.
 fn byte(stream: u8, at: usize) -> u8 {
     if at == 0 {
         stream
@@ -107,13 +107,13 @@ pub(super) fn stretch(stream: u8, from: usize, count: usize) -> impl Iterator<It
     (from..from + count).map(move |at| byte(stream, at))
 }
 
-/// Streams of clients and of servers begin with these bytes and a number.
+/// Base of the first byte of a stream of clients or servers; their number is added.
 const CLIENT: u8 = 0xc0;
 const SERVER: u8 = 0xa0;
 
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// The first bytes of a client with a PROXY header.
+/// First bytes of a client with a PROXY header.
 pub(super) const HEADER: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\n";
 
 const SMTP_ASKED: &[u8] = b"EHLO x\r\n";
@@ -123,7 +123,7 @@ const SMTP_ANSWER: &[u8] = b"250 mx\r\n";
 enum Speech {
     Plain,
     Tls(Box<Client>),
-    /// SMTP up to TLS: what has come of the line, and how far it is.
+    /// SMTP up to TLS: the part of the line that has come, and the step reached.
     Smtp(Vec<u8>, usize),
 }
 
@@ -133,17 +133,17 @@ pub(super) struct SimulatedClient {
     pub(super) end: PeerEnd,
     speech: Speech,
     tls: usize,
-    /// Bytes that it has said, of those that it will say.
+    /// Bytes that the client has sent, of those that it will send.
     pub(super) said: usize,
     pub(super) total: usize,
     pub(super) got: Vec<u8>,
     pub(super) fault: Option<String>,
-    /// It has ended its stream as its protocol does, or by a FIN alone.
+    /// Whether the client has ended its stream as its protocol does, or by a FIN alone.
     pub(super) has_closed: bool,
     pub(super) has_truncated: bool,
-    /// It reads nothing any more, and sends nothing.
+    /// Whether the client neither reads nor sends any more.
     pub(super) is_dumb: bool,
-    /// It did what breaks a connection.
+    /// Whether the client did something that breaks a connection.
     pub(super) is_faulty: bool,
     pub(super) ends_first: bool,
     pub(super) was_established: bool,
@@ -161,7 +161,7 @@ impl SimulatedClient {
         let kind = &SERVICES[service];
         let mut end = PeerEnd::new(fd);
         if kind.is_files {
-            // Its request is all.
+            // The request is all that it sends.
             total = 0;
         }
         if kind.takes_header {
@@ -216,7 +216,7 @@ impl SimulatedClient {
         matches!(self.speech, Speech::Tls(_) | Speech::Smtp(..))
     }
 
-    /// The bytes that the server is to get before the client's own.
+    /// Returns the bytes that the server is to get before the client's own.
     pub(super) fn beginning(&self, host: &SimulatedHost) -> Vec<u8> {
         match SERVICES[self.service].front {
             FrontKind::Passthrough => host.hello.clone(),
@@ -260,7 +260,7 @@ impl SimulatedClient {
                 let is_new = tls.is_established() && !self.was_established;
                 self.was_established |= is_new;
                 if is_new && self.is_odd && SERVICES[self.service].front == FrontKind::Smtp {
-                    // It asks once more, in one packet with new keys.
+                    // The client asks once more, in one packet with new keys.
                     if self.tls == 1 {
                         tls.update_keys().expect("TLS 1.3");
                     }
@@ -293,7 +293,7 @@ impl SimulatedClient {
         room.len()
     }
 
-    /// The bytes that it got from the server.
+    /// Returns the bytes that came from the server.
     pub(super) fn got_of_server(&self) -> &[u8] {
         if SERVICES[self.service].front == FrontKind::Smtp {
             return self.smtp_answered().unwrap_or(&[]);
@@ -301,7 +301,7 @@ impl SimulatedClient {
         &self.got
     }
 
-    /// The bytes behind the answer to what it asked under TLS.
+    /// Returns the bytes behind the answer to the request under TLS.
     fn smtp_answered(&self) -> Option<&[u8]> {
         let mut got = &self.got[..];
         if self.is_odd {
@@ -311,7 +311,7 @@ impl SimulatedClient {
         got.strip_prefix(SMTP_ANSWER)
     }
 
-    /// Changes its keys, as TLS 1.3 can at any time.
+    /// Changes the client's keys, as TLS 1.3 can at any time.
     pub(super) fn update_keys(&mut self) {
         if let Speech::Tls(tls) = &mut self.speech
             && self.tls == 1
@@ -323,7 +323,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Ends its stream by close_notify, where it has one.
+    /// Ends the client's stream by close_notify, where it has one.
     pub(super) fn close_notify(&mut self) {
         if let Speech::Tls(tls) = &mut self.speech
             && tls.is_established()
@@ -335,7 +335,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Ends its stream as its protocol does, once all has been sent.
+    /// Ends the client's stream as its protocol does, once all has been sent.
     pub(super) fn finish(&mut self) -> bool {
         if self.end.has_shut || !self.end.is_open() {
             return false;
@@ -349,7 +349,7 @@ impl SimulatedClient {
         true
     }
 
-    /// Shuts its side down at once; what has not gone out never will.
+    /// Shuts the sending side down at once; unsent bytes are lost.
     pub(super) fn fin(&mut self) {
         if !self.end.has_shut && self.end.is_open() {
             let unsent = self.end.out.len();
@@ -365,7 +365,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Whether the server's close_notify has come.
+    /// Reports whether the server's close_notify has come.
     pub(super) fn is_closed_by_server(&mut self) -> bool {
         match &mut self.speech {
             Speech::Tls(tls) => self.fault.is_none() && tls.is_closed_by_server(),
@@ -442,7 +442,7 @@ impl SimulatedServer {
         }
     }
 
-    /// Takes what asks for TLS, in lines.
+    /// Takes the lines that ask for TLS.
     fn hear_request(&mut self, host: &SimulatedHost, bytes: &[u8]) {
         self.request.extend_from_slice(bytes);
         if !self.request.ends_with(b"\r\n") {
@@ -457,7 +457,7 @@ impl SimulatedServer {
         self.request.clear();
     }
 
-    /// Whether its own words may begin.
+    /// Reports whether the server's own bytes may begin.
     pub(super) fn may_say(&self) -> bool {
         !self.is_smtp() || self.got.starts_with(&[SMTP_ASKED, SMTP_WITHIN].concat())
     }
@@ -515,7 +515,7 @@ impl SimulatedServer {
         }
     }
 
-    /// Ends its stream, once all has been sent; with `close_notify` where it speaks TLS.
+    /// Ends the server's stream, once all has been sent; with `close_notify` where it speaks TLS.
     pub(super) fn finish(&mut self) -> bool {
         if self.end.has_shut || !self.end.is_open() {
             return false;
@@ -535,7 +535,7 @@ impl SimulatedServer {
         true
     }
 
-    /// Shuts its side down at once.
+    /// Shuts the sending side down at once.
     pub(super) fn fin(&mut self) {
         if !self.end.has_shut && self.end.is_open() {
             let unsent = self.end.out.len();

@@ -7,22 +7,22 @@ use testkit::chance::Chance;
 
 use super::host::{FrontKind, SERVICES};
 
-/// One thing that happens. What cannot happen when its time has come does not.
+/// One event. A step that is impossible when its time has come is skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ScriptStep {
     ClientConnects(usize),
     Client(usize, ClientStep),
     /// A step of the server that accepted the connection of that number.
     Server(usize, ServerStep),
-    /// Answers of servers to dials are on their way until they are let go.
+    /// Answers of servers to dials are held until they are released.
     DialsAreHeld(bool),
     TimePasses(Duration),
-    /// To when the worker would wake by itself.
+    /// Time passes until the worker would wake by itself.
     TimerIsDue,
     /// The clock moves to this client's deadline, and this number of microseconds further.
     DeadlineIsDue(usize, u64),
-    /// The kernel is asked for events, which come in an order of this number. What happens before
-    /// the turn has happened when the worker does not know yet.
+    /// The kernel is asked for events, which come in an order of this number. Events after this and
+    /// before the turn are still unknown to the worker.
     EventsAreTaken(usize),
     Turn,
     Drain(Duration),
@@ -32,17 +32,17 @@ pub(super) enum ScriptStep {
     Accepts(bool),
     /// Sessions that are looked for on other hosts are found nowhere.
     FetchesAreAnswered,
-    /// A thread that waits for files has done what it was asked.
+    /// A thread that waits for files has finished its task.
     FileIsThere,
-    /// The same is told all connections, though few wait for it.
+    /// The finished task is reported to all connections, though few wait for it.
     AnswerComesTwice,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ClientStep {
-    /// It has so much more to say, and sends as much as it can.
+    /// The client has this number of bytes more to send, and sends as many as it can.
     Says(usize),
-    /// It sends at most this number of the bytes that it has to send.
+    /// The client sends at most this number of its waiting bytes.
     Sends(usize),
     Reads(usize),
     UpdatesKeys,
@@ -51,7 +51,7 @@ pub(super) enum ClientStep {
     Closes,
     Resets,
     SendsGarbage,
-    /// It neither sends nor reads any more.
+    /// The client neither sends nor reads any more.
     Stalls,
 }
 
@@ -68,14 +68,14 @@ pub(super) enum ServerStep {
     Stalls,
 }
 
-/// Who takes part on the client's side.
+/// The client's part in a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) service: usize,
     pub(super) bytes: usize,
     pub(super) ends_first: bool,
     pub(super) is_tls13: bool,
-    /// Under STARTTLS it asks for TLS once more.
+    /// Whether the client, under STARTTLS, asks for TLS once more.
     pub(super) is_odd: bool,
 }
 
@@ -83,25 +83,24 @@ pub(super) struct Part {
 pub(super) struct Script {
     pub(super) seed: u64,
     pub(super) clients: Vec<Part>,
-    /// The replies of servers to their connections, in the order in which they get them, and
-    /// whether they end first.
+    /// Replies of servers to their connections, in the order of acceptance, and whether the servers
+    /// end first.
     pub(super) replies: [(usize, bool); 4],
     pub(super) connections_max: u32,
-    /// Servers are on other hosts: an event tells that they are connected.
+    /// Whether servers are on other hosts: an event announces that they are connected.
     pub(super) connects_later: bool,
-    /// How long each look at the clock takes.
+    /// Time that each reading of the clock takes.
     pub(super) look: Duration,
-    /// Nobody says whether a session that is looked for on other hosts was found, and threads that
-    /// wait for files do for ever.
+    /// Whether searches for sessions on other hosts, and threads that wait for files, never answer.
     pub(super) never_answers: bool,
-    /// Timers fire in the turn behind a stall, as if it had been none.
+    /// Whether timers fire in the turn behind a stall, as if there had been none.
     pub(super) ignores_stalls: bool,
     pub(super) steps: Vec<ScriptStep>,
 }
 
 const SIZES: [usize; 8] = [0, 1, 1, 20, 300, 3000, 20_000, 300_000];
 const PIECES: [usize; 8] = [1, 5, 16, 100, 517, 4000, 100_000, usize::MAX];
-/// Plain ones cost least, so there are more of them.
+/// Plain services cost least, so there are more of them.
 const CHOSEN: [usize; 31] = [
     2, 2, 2, 3, 3, 3, 3, 4, 4, 10, 10, 8, 5, 5, 6, 6, 7, 9, 9, 11, 0, 1, 12, 13, 14, 15, 15, 16,
     16, 17, 17,
@@ -164,7 +163,7 @@ fn size(chance: &mut Chance) -> usize {
     SIZES[chance.below(SIZES.len() - usize::from(!is_large))]
 }
 
-/// Several things that the worker learns of at once.
+/// Adds several events that the worker learns of at once.
 fn together(chance: &mut Chance, count: usize, steps: &mut Vec<ScriptStep>) {
     let client = chance.below(count);
     let (is_held, is_early) = (chance.one_in(2), chance.one_in(2));

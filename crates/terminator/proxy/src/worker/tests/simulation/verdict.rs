@@ -1,4 +1,4 @@
-//! The truths about each schedule, whatever happened in it.
+//! Checks what must hold of each schedule, whatever happened in it.
 
 use telemetry::catalogue::{ServerGauge, ServiceGauge, WorkerGauge};
 use wire::proxy_header;
@@ -7,22 +7,22 @@ use super::course::Simulation;
 use super::host::{FrontKind, SERVERS, SERVICES, ServerKind, SimulatedHost, content};
 use super::peers::{PeerEnd, SimulatedClient, SimulatedServer, stretch};
 
-/// How the answer begins to a client that asked for a file.
+/// Beginning of the answer to a client that asked for a file.
 const FOUND: &[u8] = b"HTTP/1.1 200 ";
 
-/// Whether an answer has the whole file behind its head.
+/// Reports whether an answer has the whole file behind its head.
 fn is_whole_file(got: &[u8]) -> bool {
     let head = got.windows(4).position(|end| end == b"\r\n\r\n");
     got.starts_with(FOUND) && head.is_some_and(|head| got[head + 4..] == content())
 }
 
-/// Bytes for a message.
+/// Returns bytes shortened for a message.
 fn shortened(bytes: &[u8]) -> String {
     let beginning = bytes.get(..80).unwrap_or(bytes);
     format!("{} ({} bytes)", beginning.escape_ascii(), bytes.len())
 }
 
-/// The client's own bytes among a server's; `None` = the header is not whole.
+/// Returns the client's own bytes among a server's; `None` = the header is incomplete.
 fn without_header(server: &SimulatedServer, sends_header: bool) -> Option<&[u8]> {
     if !sends_header {
         return Some(&server.got);
@@ -36,7 +36,7 @@ fn without_header(server: &SimulatedServer, sends_header: bool) -> Option<&[u8]>
     }
 }
 
-/// For each server's connection the client whose bytes it has.
+/// Returns for each server's connection the client whose bytes it has.
 fn pairs(simulation: &Simulation<'_>) -> Vec<Option<usize>> {
     let served_by = |at: usize| {
         let services = simulation.served.iter();
@@ -103,7 +103,7 @@ fn is_beginning(
     beginning.starts_with(rest)
 }
 
-/// The server whose bytes a client has.
+/// Returns the server whose bytes a client has.
 fn speaker(simulation: &Simulation<'_>, client: &SimulatedClient) -> Option<usize> {
     let got = client.got_of_server();
     let at = SimulatedServer::number_of(*got.first()?);
@@ -116,7 +116,7 @@ fn speaker(simulation: &Simulation<'_>, client: &SimulatedClient) -> Option<usiz
     Some(at)
 }
 
-/// Once nothing moves any more, though no limit of time has passed.
+/// Checks the state once nothing moves any more, though no limit of time has passed.
 pub(super) fn of_settled(simulation: &Simulation<'_>) {
     let pairs = pairs(simulation);
     let is_limited = simulation.served.contains(&10);
@@ -167,7 +167,7 @@ pub(super) fn of_settled(simulation: &Simulation<'_>) {
     assert!(someone_waits || silent || simulation.worker.connections.is_empty(), "it does not end");
 }
 
-/// Checks that all is given back by connections that have ended.
+/// Checks that connections that have ended gave everything back.
 fn leaves_nothing(simulation: &Simulation<'_>) {
     let worker = &simulation.worker;
     assert!(worker.connections.is_empty(), "a connection does not end");
@@ -204,7 +204,7 @@ fn leaves_nothing(simulation: &Simulation<'_>) {
     }
 }
 
-/// Once all connections have ended.
+/// Checks the state once all connections have ended.
 pub(super) fn of_ended(mut simulation: Simulation<'_>) -> Vec<(&'static str, String)> {
     leaves_nothing(&simulation);
     simulation.worker.lines.flush();
@@ -227,8 +227,8 @@ pub(super) fn of_ended(mut simulation: Simulation<'_>) -> Vec<(&'static str, Str
     ends
 }
 
-/// The reason of each client's end, in the order in which they connected; those that waited to be
-/// accepted have none.
+/// Returns the reason of each client's end, in the order in which they connected; those that waited
+/// to be accepted have none.
 fn lines(simulation: &Simulation<'_>) -> Vec<Option<String>> {
     simulation.lines.close();
     let bytes = simulation.lines.take().unwrap_or_default();
@@ -286,8 +286,8 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
     let place = format!("client {number}, {reason}");
     let server = pair.or(speaker).map(|at| &simulation.servers[at]);
     let heard = client.got_of_server().len();
-    // By words of the dialog, and by a lifetime that ends between two answers, a stream ends that
-    // is the server's no more.
+    // Words of the dialog, and a lifetime that ends between two answers, end a stream that is no
+    // longer the server's.
     let may_be_cut = reason == "lifetime-reached" || kind.front == FrontKind::Smtp;
     let looks_whole = is_closed || kind.is_tcp && !client.is_tls() && client.end.is_ended;
     if looks_whole && !may_be_cut {
@@ -324,7 +324,7 @@ fn judge(simulation: &mut Simulation<'_>, at: usize, reason: &str, pairs: &[Opti
 }
 
 impl Simulation<'_> {
-    /// How far everybody is, in words.
+    /// Describes the progress of each peer.
     fn tell(&self) -> String {
         let clients = self.clients.iter();
         let clients = clients.map(|(number, one)| {
