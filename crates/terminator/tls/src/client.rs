@@ -429,7 +429,7 @@ const HTTP2: &[u8] = b"h2";
 /// Client's side of a handshake. Sans-IO: takes bytes and returns bytes, and never waits.
 pub struct ClientHandshake {
     driver: HandshakeDriver<UnbufferedClientConnection, ClientSide>,
-    /// Whether the client will speak HTTP/2, whatever the server selects.
+    /// Whether the client will speak HTTP/2, whatever this server selects.
     needs_http2: bool,
     secrets: Secrets,
 }
