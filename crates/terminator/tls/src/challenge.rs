@@ -19,7 +19,7 @@ pub struct TlsChallenges(Arc<RwLock<TlsAnswers>>);
 pub(crate) type TlsAnswers = BTreeMap<String, Arc<ServerConfig>>;
 
 impl PartialEq for TlsChallenges {
-    /// A handle is no option: two are always equal.
+    /// Returns `true`: a handle is no option, so any two are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }

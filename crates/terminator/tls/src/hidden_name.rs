@@ -124,7 +124,7 @@ fn within_records(mut records: &mut [u8], mut at: usize) -> Option<&mut u8> {
 mod tests {
     use super::*;
 
-    /// Builds a hello with these names, each with its type.
+    /// Builds the message of a hello with these names, each with its type.
     fn hello(names: &[(u8, &str)]) -> Vec<u8> {
         let length = |bytes: &[u8]| (bytes.len() as u16).to_be_bytes();
         let list: Vec<u8> = names

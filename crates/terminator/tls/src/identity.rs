@@ -217,7 +217,7 @@ fn is_same_mailbox(listed: &str, shown: &str) -> bool {
     }
 }
 
-/// For the log. Texts are quoted and escaped, because the client's authority wrote them.
+/// Log format. Texts are quoted and escaped, because the client's authority wrote them.
 impl Display for Identities<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("fingerprint ")?;

@@ -41,7 +41,7 @@ pub trait SignatureSource: Debug + Send + Sync {
 pub struct KeyHolder(pub Option<Arc<dyn SignatureSource>>);
 
 impl PartialEq for KeyHolder {
-    /// A handle is no option: two are always equal.
+    /// Returns `true`: a handle is no option, so any two are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }

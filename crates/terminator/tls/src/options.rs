@@ -183,9 +183,9 @@ impl Default for ReplacedCertificates {
 /// Location of sessions of TLS 1.3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Tls13Sessions {
-    /// In the client's tickets, which any host with the same keys opens.
+    /// Tickets of the client, which any host with the same keys opens.
     Tickets,
-    /// In the session cache of this host, each for one connection.
+    /// Session cache of this host, each session for one connection.
     Cache {
         /// Maximum early data (RFC 8446 section 2.3) of a client, in bytes; 0 = none.
         early_data_bytes_max: u32,

@@ -196,7 +196,7 @@ impl KeySealer {
         RecordLayout::of(self.key.version, self.key.cipher)
     }
 
-    /// Moves the key to one record before its limit.
+    /// Sets the key so that one more record makes a KeyUpdate due.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         self.allowance.blocks_left = GCM_BLOCKS_MARGIN;

@@ -74,7 +74,7 @@ impl SigningKey for RemoteKey {
     }
 }
 
-/// Signature schemes of a kind of key, in the order of the library's own keys.
+/// Returns the signature schemes of a kind of key, in the order of the library's own keys.
 fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
     match kind {
         KeyKind::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],

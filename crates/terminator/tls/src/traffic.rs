@@ -243,7 +243,7 @@ impl Traffic {
         tickets.is_some_and(|tickets| tickets.library.is_some())
     }
 
-    /// Moves the key to one record before its limit, if we encrypt.
+    /// Sets the key so that one more record makes a KeyUpdate due, if we encrypt.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         if let Sending::Ours(sealer) = &mut self.sending {

@@ -162,7 +162,7 @@ const ROUNDS_MAX: u32 = 2_000_000;
 /// MiB.
 const SCRYPT_BYTES_MAX: u64 = 256 << 20;
 
-/// Maximum passes of scrypt over that memory.
+/// Maximum runs of scrypt over that memory.
 const SCRYPT_PASSES_MAX: u16 = 16;
 
 /// Reason why a passphrase opens no key.

@@ -139,8 +139,8 @@ pub(crate) trait HandshakeSide {
     /// Notes that the library has processed some of its input.
     fn note_taken(&mut self) {}
 
-    /// Called when the library needs more input. Reports whether the records shown are finished,
-    /// although the library has not discarded them.
+    /// Reports, when the library needs more input, whether the records shown are finished, although
+    /// the library has not discarded them.
     fn drops_shown(&mut self) -> Result<bool, HandshakeFault> {
         Ok(false)
     }

@@ -398,7 +398,7 @@ pub(super) fn service_tag(service: &str) -> ServiceTag {
     *sha256(service.as_bytes()).first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// A clock before 1970 counts as 1970: then tickets only fail to resume on other hosts.
+/// Returns Unix seconds. A clock before 1970 counts as 1970: then tickets fail elsewhere only.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -138,17 +138,17 @@ impl Refusal {
         Self { reason, detail: Some(detail.to_owned()), alert }
     }
 
-    /// No certificate has the requested name.
+    /// Refuses a client whose requested name no certificate has.
     pub(super) fn name_unknown() -> Self {
         Self::new(Reason::NameUnknown, alert::UNRECOGNIZED_NAME)
     }
 
-    /// The client retries with an older version than both sides support (RFC 7507).
+    /// Refuses a retry with an older version than both sides support (RFC 7507).
     pub(super) fn fallback() -> Self {
         Self::new(Reason::InappropriateFallback, alert::INAPPROPRIATE_FALLBACK)
     }
 
-    /// The client requests no name. TLS 1.2 lacks the alert of RFC 8446 section 9.2 for this.
+    /// Refuses a client without a name. TLS 1.2 lacks the alert of RFC 8446 section 9.2 for this.
     pub(super) fn name_missing(version: Version) -> Self {
         let alert = match version {
             Version::Tls12 => alert::UNRECOGNIZED_NAME,
@@ -157,7 +157,7 @@ impl Refusal {
         Self::new(Reason::NameMissing, alert)
     }
 
-    /// The client's highest version is `highest`, and the service supports `ours`.
+    /// Refuses a client whose highest version is `highest`; the service supports `ours`.
     pub(super) fn of_version(highest: u16, ours: &[Version]) -> Self {
         if ours.iter().all(|version| highest < version.code()) {
             Self::new(Reason::VersionTooOld, alert::PROTOCOL_VERSION)
@@ -166,13 +166,13 @@ impl Refusal {
         }
     }
 
-    /// An extension that the version requires is missing.
+    /// Refuses a hello that lacks an extension required by its version.
     pub(super) fn missing_extension(name: &str) -> Self {
         let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
         Self::with(Reason::HelloMalformed, &detail, alert::MISSING_EXTENSION)
     }
 
-    /// The client has nothing in common with us in this respect.
+    /// Refuses a client that has nothing in common with us in this respect.
     pub(super) fn no_common(what: &str) -> Self {
         Self::with(Reason::NoCommonParameters, what, alert::HANDSHAKE_FAILURE)
     }

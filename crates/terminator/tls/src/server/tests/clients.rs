@@ -229,7 +229,7 @@ fn of_one_issuers_lists_the_newest_counts() {
 #[test]
 fn bad_bundles_and_lists_are_named() {
     const BAD_DER: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
-    /// Made like this by `openssl ca -gencrl` without `crl_extensions`.
+    /// A list made by `openssl ca -gencrl` without `crl_extensions`.
     const OLD_LIST: &str = "-----BEGIN X509 CRL-----\n\
         MIGaMEEwCgYIKoZIzj0EAwIwEzERMA8GA1UEAwwIT2xkIHJvb3QXDTI2MTEyNTE5\n\
         NTUxNVoYDzIxMDkwMTE0MTk1NTE1WjAKBggqhkjOPQQDAgNJADBGAiEA5hqTRgGH\n\
