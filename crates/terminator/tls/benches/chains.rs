@@ -1,9 +1,9 @@
-//! `cargo bench -p tls --bench chains`: what the verification of a peer's chain costs at most, in
-//! CPU time, on one thread.
+//! `cargo bench -p tls --bench chains`: maximum cost of the verification of a peer's chain, in CPU
+//! time, on one thread.
 //!
-//! The peer decides what is in its chain; a handshake takes 64 KiB of it. Each row is the worst of
-//! its kind that is let through to the library, and those that are refused before it. Authorities
-//! and revocation lists are the operator's, and stand here as large as some have them.
+//! The peer chooses its chain; a handshake accepts 64 KiB of it. Each row is the worst of its kind
+//! that reaches the library, or that is refused before. Authorities and revocation lists are the
+//! operator's, and as large here as some have them.
 
 use sys::cpu::thread_time;
 use testkit::authority::{Authority, Trait};
@@ -11,13 +11,13 @@ use testkit::leaf::{Key, certificates};
 use tls::options::PemSource;
 use tls::verify::BareVerifier;
 
-/// Counts of which the median is taken.
+/// Number of measurements of which the median is taken.
 const ROUNDS: usize = 15;
 
-/// When all certificates of the tests are valid.
+/// Time at which all certificates of the tests are valid.
 const NOW: u64 = 1_782_000_000;
 
-/// A row's title, the trusted authorities, and the chains that are sent.
+/// A row's title, the trusted authorities, the revocation lists, and the chain that is sent.
 type Row = (&'static str, Vec<String>, Vec<String>, Vec<Vec<u8>>);
 
 fn main() {
@@ -60,7 +60,7 @@ fn rows() -> Vec<Row> {
         let one = |_| Authority::forged("x", "x", traits);
         (0..count).map(one).collect()
     };
-    // Each of three authorities twice, with each issuer above it: 15 steps among six.
+    // Three authorities, each twice, with each issuer above it: 15 steps among six.
     let pairs = |traits: &[Trait]| -> String {
         let names = ["x", "y", "z", "w"];
         let pair = |two: &[&str]| Authority::forged(two[0], two[1], traits);
@@ -99,7 +99,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// All certificates name the authority as their issuer, so that each step costs a signature.
+/// Makes chains in which all certificates name the authority: each step costs a signature.
 fn at_the_authority() -> Vec<Row> {
     let keys = [
         ("ECDSA on P-256", "-newkey ec -pkeyopt ec_paramgen_curve:P-256"),
@@ -117,7 +117,7 @@ fn at_the_authority() -> Vec<Row> {
         let leaf = one("mallory", &[Trait::EndEntity]);
         let above = [(); 3].map(|()| one("localhost", &[]));
         let mut chain = certificates(&(leaf + &above.concat()));
-        // Signatures that are wrong in their last bit.
+        // Makes each signature wrong in its last bit.
         for last in chain.iter_mut().filter_map(|one| one.last_mut()) {
             *last ^= 1;
         }
@@ -126,7 +126,7 @@ fn at_the_authority() -> Vec<Row> {
     rows.into()
 }
 
-/// The rows that cost much because of what the operator trusts and loads.
+/// Makes the rows that are costly because of what the operator trusts and loads.
 fn by_the_operator() -> Vec<Row> {
     let bounded = Authority::root_with("bounded", &[], &[Trait::NameConstraints(100)]);
     let names: Vec<String> = (0..3500).map(|at| format!("{at}.99.example")).collect();

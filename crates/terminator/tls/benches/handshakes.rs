@@ -1,10 +1,10 @@
 //! `cargo bench -p tls --bench handshakes`: bytes and CPU time of handshakes of TLS 1.3, both ends
-//! in memory and on one thread. A word behind `--` chooses one of four tables:
+//! in memory and on one thread. A word behind `--` selects one of four tables:
 //!
-//! - `compressed`: what compressed certificates (RFC 8879) cost either end of a full handshake.
+//! - `compressed`: cost of compressed certificates (RFC 8879) for either end of a full handshake.
 //!   Rounds of each kind alternate. In the third kind no certificate is compressed, but the client
-//!   unpacks as much beside each handshake: so what unpacking costs the server by the memory that
-//!   both share is told apart.
+//!   decompresses as much beside each handshake: this isolates the cost that decompression causes
+//!   to the server through their shared memory.
 //! - `resumed`: a resumed handshake by each value of `resumption.group`, for a client that sends
 //!   shares of both groups, as browsers do.
 //! - `after-rest`: what the host adds to a handshake at little load: one after the other, each
@@ -14,10 +14,10 @@
 //! - `ech`: what an encrypted hello costs above a plain one, on the first CPU: read as passthrough
 //!   reads it, and opened as well, by a key that is there, by each that is looked for, and by none.
 //!
-//! In the first two the server is the product's, the client the TLS library's. Instructions of
-//! either end alone are counted by `valgrind --tool=callgrind --toggle-collect='*serve*'` (or
-//! `'*be_client*'`), with the words `off` or `brotli` and the kind of key, `ecdsa` or `rsa`, or the
-//! word `session` or `classical`, behind the program, which then makes [`HANDSHAKES`] and ends.
+//! In the first two tables the server is the product's, the client the TLS library's. `valgrind
+//! --tool=callgrind --toggle-collect='*serve*'` (or `'*be_client*'`) counts the instructions of one
+//! end alone, with the words `off` or `brotli` and the kind of key, `ecdsa` or `rsa`, or the word
+//! `session` or `classical`, as arguments; the program then makes [`HANDSHAKES`] and ends.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -51,13 +51,13 @@ use wire::ech::config_list;
 const ROUNDS: usize = 9;
 const HANDSHAKES: u32 = 300;
 
-/// The words of resumptions, the group that is set, and the one that is agreed on.
+/// Words for resumptions, the configured group, and the agreed one.
 const RESUMPTIONS: [(&str, ResumptionGroup, NamedGroup); 2] = [
     ("session", ResumptionGroup::Session, NamedGroup::X25519MLKEM768),
     ("classical", ResumptionGroup::Classical, NamedGroup::X25519),
 ];
 
-/// Sessions of a client that takes no hint from the group of the last time.
+/// Session store of a client that takes no hint from the group of the last time.
 #[derive(Debug)]
 struct Sessions(ClientSessionMemoryCache);
 
@@ -85,11 +85,11 @@ impl ClientSessionStore for Sessions {
     }
 }
 
-/// The two ends, and of each what it has used and sent.
+/// Both ends, with the time used and bytes sent by each.
 struct Ends {
     server: Server,
     client: Arc<ClientConfig>,
-    /// Unpacked by the client for each handshake, and so many bytes then.
+    /// Data that the client decompresses beside each handshake, and its decompressed length.
     beside: Option<(Vec<u8>, usize)>,
     used: [Duration; 2],
     sent: [usize; 2],
@@ -115,7 +115,7 @@ impl Ends {
         Self { server, client, beside: None, used: [Duration::ZERO; 2], sent: [0; 2] }
     }
 
-    /// Full handshakes, with or without compressed certificates.
+    /// Prepares full handshakes, with or without compressed certificates.
     fn full(key: Key, decompresses: bool) -> Self {
         Self::new(key, ResumptionGroup::Session, |client| {
             client.resumption = ClientResumption::disabled();
@@ -124,7 +124,7 @@ impl Ends {
         })
     }
 
-    /// Without compression, but with as much to unpack beside it.
+    /// Prepares handshakes without compression, but with as much to decompress beside them.
     fn unpacking_beside(key: Key) -> Self {
         let mut ends = Self::full(key, false);
         let chain = &ends.server.certificates()[0].key.cert;
@@ -175,7 +175,7 @@ impl Ends {
         client.handshake_kind().zip(group).expect("it is done")
     }
 
-    /// The time that server and client have used, in microseconds per handshake.
+    /// Returns the time used by server and client, in microseconds per handshake.
     fn round(&mut self, kind: HandshakeKind, group: NamedGroup) -> [f64; 2] {
         self.used = [Duration::ZERO; 2];
         for _ in 0..HANDSHAKES {
@@ -189,7 +189,7 @@ impl Ends {
     }
 }
 
-/// The server's first answer.
+/// Returns the server's first answer.
 #[inline(never)]
 fn serve_hello(server: &Server, hello: Vec<u8>) -> (Handshake, Vec<u8>) {
     let Ok(Peek::Hello(read)) = client_hello::read(&hello) else { panic!("no hello") };
@@ -200,7 +200,7 @@ fn serve_hello(server: &Server, hello: Vec<u8>) -> (Handshake, Vec<u8>) {
     (handshake, flight)
 }
 
-/// The server's side: its answer, and whether the handshake is done.
+/// Runs the server's side: returns its answer, and whether the handshake is done.
 #[inline(never)]
 fn serve(handshake: &mut Handshake, mut incoming: Vec<u8>) -> (Vec<u8>, bool) {
     let mut outgoing = Vec::new();
@@ -215,7 +215,7 @@ fn serve(handshake: &mut Handshake, mut incoming: Vec<u8>) -> (Vec<u8>, bool) {
     }
 }
 
-/// The client's side: its answer.
+/// Runs the client's side: returns its answer.
 #[inline(never)]
 fn be_client(client: &mut ClientConnection, mut incoming: &[u8]) -> Vec<u8> {
     while !incoming.is_empty() {
@@ -241,7 +241,7 @@ fn main() {
         Ends::resuming(*group).round(HandshakeKind::Resumed, *agreed);
         return;
     }
-    // `cargo test` runs it too, and wants no figures.
+    // `cargo test` also runs this, and needs no figures.
     if !is_told("--bench") {
         return;
     }
@@ -257,7 +257,7 @@ fn main() {
     }
 }
 
-/// The round in the middle, by the server's time.
+/// Returns the median round, by the server's time.
 fn median(mut rounds: Vec<[f64; 2]>) -> [f64; 2] {
     rounds.sort_by(|one, other| one[0].total_cmp(&other[0]));
     rounds[rounds.len() / 2]
@@ -388,7 +388,7 @@ fn ech_keys(byte: u8) -> EchKeys {
     EchKeys::new("front.example", source)
 }
 
-/// The records of a client that encrypts for these keys.
+/// Returns the records of a client that encrypts for these keys.
 fn ech_hello(keys: &EchKeys) -> Vec<u8> {
     let list = config_list(&keys.published().0);
     let list = EchConfigListBytes::from(list);

@@ -1,10 +1,10 @@
-//! `cargo bench -p tls --bench lookup`: what a look-up costs by the number of stored sessions, in
-//! CPU time, on one thread.
+//! `cargo bench -p tls --bench lookup`: cost of a look-up by the number of stored sessions, in CPU
+//! time, on one thread.
 //!
-//! The store is the product's, and so is the seal. Its memory is the product's, in pages as the
-//! host gives them, and then private memory in large pages: what there would be on a host that
-//! gives them for either. Ids come in an order of chance, so that nothing is near by accident.
-//! Beside it stands what the machine asks for one line of such memory, whatever a store is made of.
+//! Store and seal are the product's. The memory is first the product's, in the host's page size,
+//! and then private memory in large pages, as if a host gave large pages for either. Ids come in
+//! random order, so that none are adjacent by accident. For comparison: the machine's cost of one
+//! line of such memory, whatever a store is made of.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -19,27 +19,26 @@ use session::{ExpectedEntry, MachineWords, Memory, MemoryStore, Options, Sealed,
 use sys::cpu::thread_time;
 use sys::memory::{self, SharedMemory};
 
-/// Words of any kind of error.
 type Words = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
 
 const SIZES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const ROUNDS: usize = 9;
 const LOOK_UPS: u32 = 200_000;
 
-/// A TLS 1.2 session with a server name, its service and its origin.
+/// Length of a TLS 1.2 session with a server name, its service and its provenance.
 const VALUE_BYTES: usize = 150;
 
-/// Between look-ups a worker makes a handshake, which goes through about as much memory as a core
-/// has for itself. So many look-ups follow on each other then, so that their clock costs little.
+/// Memory that a worker's handshake touches between look-ups, about as much as a core's own cache.
+/// A batch of look-ups follows, so that reading the clock costs little.
 const OTHER_BYTES: usize = 1 << 20;
 const BATCH: u32 = 32;
 
-/// Look-ups between each two steps of one that is expected.
+/// Number of look-ups between each two steps of an expected one.
 const AHEAD: usize = 4;
 
 const MACHINE: MachineWords = MachineWords { words: memory::zeros, fetch: memory::fetch };
 
-/// The product's seal, which can be told to do nothing.
+/// The product's seal, which can be switched off.
 #[derive(Debug)]
 struct Sealer {
     key: LessSafeKey,
@@ -56,7 +55,7 @@ impl Sealer {
     }
 }
 
-/// One for all values: nothing here is a secret.
+/// One nonce for all values, because no data here is secret.
 const NONCE: [u8; 12] = [0; 12];
 
 impl ValueCipher for Sealer {
@@ -80,7 +79,7 @@ impl ValueCipher for Sealer {
     }
 }
 
-/// As a supervisor makes it and a worker process maps it.
+/// Creates memory like a supervisor, and maps it like a worker process.
 fn shared_words(count: usize) -> Words {
     let fd = memory::create("bench", count).expect("memory can be had");
     Arc::new(SharedMemory::map(fd.as_fd()).expect("it can be mapped"))
@@ -95,7 +94,7 @@ struct Subject {
     now: Instant,
 }
 
-/// The id of a number; neighbours have nothing in common.
+/// Returns the id of a number; neighbours have nothing in common.
 fn id(number: u32) -> [u8; 32] {
     let mut id = [0; 32];
     let mixed = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -117,7 +116,7 @@ impl Subject {
         let (seal, now) = (Arc::new(Sealer::new()), Instant::now());
         let memory = Memory::new(words.clone(), seal.clone(), [7; 16], now).on(MACHINE);
         let store = MemoryStore::new(options, memory, now);
-        // Twice found, as sessions are that clients come back with.
+        // Found twice, like sessions of clients that return.
         for number in 0..entries {
             assert!(store.put(&id(number), vec![7; VALUE_BYTES], now));
             assert!((0..2).all(|_| store.get(&id(number), now).is_some()));
@@ -130,13 +129,12 @@ impl Subject {
         assert!(black_box(self.store.get(id, self.now)).is_some());
     }
 
-    /// Looks ids up, one after the other.
+    /// Looks up ids, one after the other.
     fn plain(&self, ids: &mut Ids, count: u32) {
         (0..count).for_each(|_| self.find(&ids.next()));
     }
 
-    /// The same, each told of before: a worker has other work meanwhile, which here are other
-    /// look-ups.
+    /// Looks up ids announced before: a worker has other work meanwhile, here other look-ups.
     fn expected(&self, ids: &mut Ids, count: u32) {
         let mut far: VecDeque<_> = (0..AHEAD).map(|_| self.expect(ids)).collect();
         let mut near: VecDeque<_> = (0..AHEAD).map(|_| self.expect(ids)).collect();
@@ -163,14 +161,14 @@ impl Subject {
         }
     }
 
-    /// Reads a word of one block, and goes on to the block that chance and that word say: so each
-    /// is waited for.
+    /// Reads a word of one block, and continues at the block that chance and that word determine,
+    /// so that each read is waited for.
     fn one_line(&self, ids: &mut Ids, count: u32) {
         let words = (*self.words).as_ref();
         let mut before = 0;
         for _ in 0..count {
             let block = (u64::from(ids.number()) ^ before) as usize % self.entries as usize;
-            // The place of the last use: 1 in all of them, and so nothing in the xor below.
+            // The time of the last use: 1 in all of them, and so zero in the xor below.
             before = words[block * BLOCK_WORDS + USED].load(Relaxed) & 2;
         }
         black_box(before);
@@ -180,7 +178,7 @@ impl Subject {
 const BLOCK_WORDS: usize = 32;
 const USED: usize = 3;
 
-/// Ids of stored sessions in an order of chance.
+/// Ids of stored sessions in random order.
 struct Ids {
     chance: u32,
     entries: u32,
@@ -203,7 +201,7 @@ struct Way {
     name: &'static str,
     work: fn(&Subject, &mut Ids, u32),
     opens: bool,
-    /// After other work has been through the caches.
+    /// Whether other work has passed through the caches before.
     after_work: bool,
 }
 
@@ -222,7 +220,7 @@ const WAYS: [Way; 8] = [
     Way { after_work: true, ..way("opened, expected, after work", Subject::expected, true) },
 ];
 
-/// Nanoseconds for a look-up, on average over many.
+/// Measures the average nanoseconds of a look-up.
 fn measure(way: &Way, subject: &Subject, ids: &mut Ids, other: &[u64]) -> f64 {
     subject.seal.is_idle.store(!way.opens, Relaxed);
     let (batches, batch) =
@@ -245,7 +243,7 @@ fn median(readings: &mut [f64]) -> f64 {
 }
 
 fn main() {
-    // `cargo test` runs it too, and wants no figures.
+    // `cargo test` also runs this, and needs no figures.
     if !std::env::args().any(|word| word == "--bench") {
         return;
     }

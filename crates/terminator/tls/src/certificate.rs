@@ -1,9 +1,8 @@
-//! Certificates: PEM text -> a chain, a key that fits it, and the few facts that the rest asks for.
+//! Loads certificates from PEM text: a chain, its key, and the few facts that other modules need.
 //!
-//! Owns loading and what can be wrong with it, and keeps a certificate's compressed forms (RFC
-//! 8879), which `compression` makes. Opens no file, and keeps neither the text nor the parsed form:
-//! what stays is what a handshake sends and what an operator is shown. Which certificate a client
-//! gets is decided in [`crate::names`].
+//! Handles loading and its faults, and stores a certificate's compressed forms (RFC 8879), which
+//! `compression` makes. Opens no file, and keeps neither the text nor the parsed form, only the
+//! data for handshakes and for operators. [`crate::names`] chooses a client's certificate.
 
 pub mod chain;
 mod fault;
@@ -36,26 +35,26 @@ use pem::{BlockKind, PemFault};
 /// A certificate ready to be served.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The chain (leaf first) and its key, without an OCSP response.
+    /// Chain (leaf first) and its key, without an OCSP response.
     pub key: Arc<CertifiedKey>,
-    /// The same with the OCSP response beside it.
+    /// The chain with the OCSP response.
     pub staple: Option<Staple>,
     /// Whether clients may insist on an OCSP response (RFC 7633, "must-staple").
     pub must_staple: bool,
-    /// The names that it is valid for: DNS names in lower case (wildcards as they stand) and IP
-    /// addresses; the common name only if it has no subjectAltName (RFC 9525 section 2).
+    /// Names of the certificate: DNS names in lower case (wildcards included) and IP addresses; the
+    /// common name only if there is no subjectAltName (RFC 9525 section 2).
     pub names: Box<[Box<str>]>,
-    /// The kind of its key.
+    /// Kind of the certificate's key.
     pub kind: KeyKind,
     pub validity: Validity,
     pub issuer: Box<str>,
-    /// How the issuer signed it, as OpenSSL writes it ("RSA-SHA256"), for PP2_SUBTYPE_SSL_SIG_ALG.
+    /// Signature algorithm in OpenSSL's words ("RSA-SHA256"), for PP2_SUBTYPE_SSL_SIG_ALG.
     pub signature_algorithm: Cow<'static, str>,
-    /// The algorithm and size of its key ("EC256", "RSA2048"), for PP2_SUBTYPE_SSL_KEY_ALG.
+    /// Algorithm and size of the key ("EC256", "RSA2048"), for PP2_SUBTYPE_SSL_KEY_ALG.
     pub key_algorithm: Cow<'static, str>,
     pub place: Box<str>,
     pub fingerprint: Fingerprint,
-    /// Whether it stood behind others of its chain in the file.
+    /// Whether the leaf was not first in the file.
     is_moved: bool,
     pub(crate) forms: Arc<CompressedForms>,
 }
@@ -66,16 +65,16 @@ static KEPT: Kept<Certificate> = Kept::new();
 /// A certificate together with its OCSP response.
 #[derive(Clone, Debug)]
 pub struct Staple {
-    /// The chain that is sent while the response is good.
+    /// Chain that is sent while the response is valid.
     pub key: Arc<CertifiedKey>,
-    /// From thisUpdate to nextUpdate (RFC 6960 section 4.2.2.1).
+    /// Time from thisUpdate to nextUpdate (RFC 6960 section 4.2.2.1).
     pub validity: Validity,
 }
 
 impl Certificate {
-    /// Reads a certificate and checks all that can be checked without its issuer.
-    /// A fault that does not keep it from being served comes back as a concern; a matter of time
-    /// does not, see [`Certificate::concerns`].
+    /// Reads a certificate and checks everything that can be checked without its issuer. A fault
+    /// that does not prevent serving is returned as a concern; concerns about time are not, see
+    /// [`Certificate::concerns`].
     pub fn load(
         source: &CertificateSource,
     ) -> Result<(Self, Option<CertificateConcern>), CertificateError> {
@@ -85,8 +84,8 @@ impl Certificate {
         Ok((certificate, concern))
     }
 
-    /// The same, of which there is one for all services that name the same files, and for as long
-    /// as they hold the same bytes.
+    /// Loads a certificate that all services with the same files share, for as long as the files
+    /// hold the same bytes.
     pub(crate) fn shared(
         source: &CertificateSource,
     ) -> Result<(Arc<Self>, Option<CertificateConcern>), CertificateError> {
@@ -101,13 +100,13 @@ impl Certificate {
         self.is_moved.then_some(CertificateConcern::LeafNotFirst)
     }
 
-    /// The key and chain at `now` (Unix seconds): with the OCSP response only while that is good.
+    /// Returns key and chain at `now` (Unix seconds), with the OCSP response only if valid then.
     pub(crate) fn key_at(&self, now: i64) -> &Arc<CertifiedKey> {
         let good = self.staple.as_ref().filter(|one| one.validity.contains(now));
         good.map_or(&self.key, |staple| &staple.key)
     }
 
-    /// The concerns of an operator that come with time.
+    /// Returns the concerns for an operator that arise over time.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = CertificateConcern> {
         use CertificateConcern as Concern;
         let told = |validity: Validity, [over, not_yet, ends_soon]: [fn(Span) -> Concern; 3]| {
@@ -131,12 +130,12 @@ impl Certificate {
         of_itself.into_iter().chain(of_staple).chain(missing)
     }
 
-    /// The end of its validity, or of that of its OCSP response.
+    /// Describes the end of this validity: the certificate's, or its OCSP response's.
     pub(crate) fn expiry(&self, validity: Validity) -> Expiry {
         Expiry {
             file: self.place.clone(),
             name: self.names.first().cloned().unwrap_or_default(),
-            // The sizes of the others are in their names.
+            // Names of other kinds include the size.
             key: match self.key_algorithm.strip_prefix("RSA") {
                 Some(bits) => format!("RSA {bits}").into(),
                 None => self.kind.name().into(),
@@ -145,7 +144,7 @@ impl Certificate {
         }
     }
 
-    /// The next second after `now` at which what is true of it changes.
+    /// Returns the next second after `now` at which the concerns may change.
     pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
         let staple = self.staple.as_ref().map(|staple| staple.validity);
         let spans = std::iter::once(self.validity).chain(staple);
@@ -195,9 +194,9 @@ impl Certificate {
     }
 }
 
-/// The name of what is made of a source: its bytes, the paths that messages say, and who signs.
+/// Returns the name of a source's certificate: its bytes, the paths in messages, and the holder.
 fn name_of_source(source: &CertificateSource) -> KeptName {
-    // Another holder may be at this place only when no certificate that signs by this one is left.
+    // The address is reused only after all certificates that sign with this holder are gone.
     let holder = source.holder.0.as_ref().map_or(0, |one| Arc::as_ptr(one).addr());
     let there = [&source.key_pem, &source.ocsp_der].map(|part| u8::from(part.is_some()));
     name_of([
@@ -214,7 +213,7 @@ fn is_key_alone(bytes: &[u8]) -> bool {
     pem::holds_key(bytes) && read_chain(bytes) == Err(CertificateFault::NoCertificate)
 }
 
-/// The certificates of a file, in its order.
+/// Returns the certificates of a file, in its order.
 pub(crate) fn read_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
     let blocks = pem::read(bytes).map_err(|fault| CertificateFault::Pem(fault.into()))?;
     let instead = pem::form_without(&blocks, BlockKind::Certificate);
@@ -229,7 +228,7 @@ pub(crate) fn read_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
 
 enum ReadKey {
     Own(PrivateKeyDer<'static>),
-    /// The public half of one that another process holds.
+    /// Public half of a key that another process holds.
     Reference(Vec<u8>),
 }
 
@@ -245,7 +244,7 @@ fn read_key(bytes: &[u8]) -> Result<ReadKey, CertificateFault> {
         (0, _) if is_encrypted => Err(CertificateFault::EncryptedKey),
         (0, Some(fault)) => Err(CertificateFault::KeyPem(fault.into())),
         (0, None) => Err(CertificateFault::NoKey),
-        // By what is in it: labels of other containers than theirs are found on keys.
+        // Decided by content, because keys are found under labels of other containers.
         (1, _) => {
             let key = PrivateKeyDer::try_from(keys.remove(0));
             key.map(ReadKey::Own).map_err(|_| CertificateFault::KeyUnreadable)
@@ -254,7 +253,7 @@ fn read_key(bytes: &[u8]) -> Result<ReadKey, CertificateFault> {
     }
 }
 
-/// Says of the first certificate's key what the library would only call unreadable.
+/// Checks the first certificate's key, because the library would only call it unreadable.
 fn check_key_is_supported(chain: &[CertificateDer<'_>]) -> Result<(), CertificateFault> {
     let der = chain.first().ok_or(CertificateFault::NoCertificate)?;
     let first = parse(0, der)?;
@@ -273,7 +272,7 @@ fn load_key(der: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Certific
         .map_err(|_| CertificateFault::KeyUnreadable)
 }
 
-/// Moves the certificate that has the key's public half to the front; says whether it had to.
+/// Moves the certificate that has the key's public half to the front; returns whether it moved.
 fn put_leaf_first(
     chain: &mut [CertificateDer<'static>],
     key: &dyn SigningKey,
@@ -319,7 +318,7 @@ fn read_staple(
     Ok(Some(Staple { key: Arc::new(key), validity }))
 }
 
-/// Whether it has the TLS feature `status_request` (RFC 7633 section 4.2.3.1).
+/// Reports whether the leaf has the TLS feature `status_request` (RFC 7633 section 4.2.3.1).
 fn asks_for_staple(leaf: &X509Certificate<'_>) -> bool {
     const TLS_FEATURE: &str = "1.3.6.1.5.5.7.1.24";
     /// An INTEGER in DER: the number of the extension (RFC 6066 section 8).
@@ -327,7 +326,7 @@ fn asks_for_staple(leaf: &X509Certificate<'_>) -> bool {
     let features =
         leaf.extensions().iter().find(|extension| extension.oid.to_id_string() == TLS_FEATURE);
     features.is_some_and(|features| {
-        // The header of the SEQUENCE goes first: it has as many bytes as one INTEGER, or is none.
+        // Skips the header of the SEQUENCE, which is as long as one INTEGER, or invalid.
         let numbers = features.value.get(2..).unwrap_or_default();
         numbers.chunks(STATUS_REQUEST.len()).any(|one| one == STATUS_REQUEST)
     })
@@ -359,19 +358,19 @@ fn lower_case(name: &str) -> Box<str> {
     name.trim_end_matches('.').to_ascii_lowercase().into()
 }
 
-/// The bits of a public key. Those of the private key's other half are the same.
+/// Bits of a public key, equal for a certificate and its private key.
 pub type PublicKeyBits = Vec<u8>;
 
-/// The content of a file that may be part of a pair of certificate and key.
+/// Content of a file that may be part of a pair of certificate and key.
 #[derive(Debug, Default)]
 pub struct PemContents {
-    /// Whether there is no block at all.
+    /// Whether the file has no block at all.
     pub is_blank: bool,
-    /// How many certificates are in it.
+    /// Number of certificates.
     pub certificates: usize,
-    /// The first of them, in DER, with its public key; `None` = it cannot be read.
+    /// The first certificate in DER, with its public key; `None` = it cannot be read.
     pub leaf: Option<(Vec<u8>, PublicKeyBits)>,
-    /// Whether the first is an authority's.
+    /// Whether the first certificate is an authority's.
     pub is_of_authority: bool,
     /// Whether servers may present the first: neither its keyUsage (RFC 8446 section 4.4.2.2) nor
     /// its extendedKeyUsage forbids it.
@@ -381,17 +380,17 @@ pub struct PemContents {
     /// The issuer and the subject of the first, in DER.
     pub issuer: Vec<u8>,
     pub subject: Vec<u8>,
-    /// Whether a private key is in it, encrypted or not.
+    /// Whether the file has a private key, encrypted or not.
     pub has_key: bool,
-    /// The public keys of the private ones that can be read.
+    /// Public keys of the readable private keys.
     pub keys: Vec<PublicKeyBits>,
 }
 
 impl PemContents {
-    /// Looks into a file. A key that is no RSA key costs what loading it costs.
+    /// Reads a file. A key that is no RSA key costs as much as loading it.
     ///
     /// # Errors
-    /// The fault that keeps it from being read; then nobody knows what is in it.
+    /// Fails if the file cannot be read as PEM; then its content is unknown.
     pub fn of(bytes: &[u8]) -> Result<Self, PemFault> {
         let blocks = pem::read(bytes)?;
         let mut contents = Self { is_blank: blocks.is_empty(), ..Self::default() };
@@ -463,8 +462,8 @@ fn public_key_of(der: &[u8]) -> Option<PublicKeyBits> {
     Some(read.subject_public_key.data.to_vec())
 }
 
-/// Modulus and exponent as they stand in the key (RFC 8017 appendix A.1.2): loading one costs
-/// the library a quarter of a millisecond.
+/// Returns modulus and exponent as stored in the key (RFC 8017 appendix A.1.2), because the library
+/// takes a quarter of a millisecond to load a key.
 fn public_rsa_key(key: &PrivateKeyDer<'_>) -> Option<PublicKeyBits> {
     let pkcs1 = match key {
         PrivateKeyDer::Pkcs1(key) => key.secret_pkcs1_der(),
@@ -474,12 +473,12 @@ fn public_rsa_key(key: &PrivateKeyDer<'_>) -> Option<PublicKeyBits> {
         }
         _ => return None,
     };
-    // Behind the version come modulus and exponent; other kinds of keys have no five elements.
+    // Modulus and exponent follow the version; other kinds of keys have no five elements.
     let [version, modulus, exponent, _, _] = elements::<5>(pkcs1)?;
     (version == [2, 1, 0]).then(|| [modulus, exponent].concat())
 }
 
-/// The first elements of a sequence, with their headers.
+/// Returns the first elements of a sequence, with their headers.
 fn elements<const COUNT: usize>(der: &[u8]) -> Option<[&[u8]; COUNT]> {
     let mut rest = Any::from_der(der).ok()?.1.data;
     let mut found = [rest; COUNT];
@@ -494,16 +493,16 @@ fn elements<const COUNT: usize>(der: &[u8]) -> Option<[&[u8]; COUNT]> {
 /// As many as there are: by Brotli and zlib, with and without an OCSP response.
 const FORMS_MAX: usize = 4;
 
-/// The compressed forms of one certificate's message.
+/// Compressed forms of one certificate's message.
 #[derive(Debug, Default)]
 pub(crate) struct CompressedForms(RwLock<Vec<Form>>);
 
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) algorithm: Algorithm,
-    /// Tells the message with an OCSP response from the one without.
+    /// Distinguishes the message with an OCSP response from the one without.
     pub(crate) original_bytes: usize,
-    /// Empty = no shorter than the original, which is sent then.
+    /// Empty = no shorter than the original, which is then sent.
     pub(crate) compressed: Box<[u8]>,
 }
 

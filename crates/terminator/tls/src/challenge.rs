@@ -1,6 +1,6 @@
-//! Answers to authorities that validate a name of ours by tls-alpn-01 (RFC 8737).
+//! Answers authorities that validate a name of ours by tls-alpn-01 (RFC 8737).
 //!
-//! Owns which hello is an authority's question, and which answer it gets. Makes no certificate.
+//! Recognises an authority's hello and chooses the answer. Makes no certificate.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,33 +8,33 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::ServerConfig;
 use wire::client_hello::ClientHello;
 
-/// The application protocol by which an authority asks (RFC 8737 section 6.2).
+/// Application protocol of an authority's validation (RFC 8737 section 6.2).
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The answers that all services give now. Cloning shares them.
+/// Answers that all services give now. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsChallenges(Arc<RwLock<TlsAnswers>>);
 
-/// The answers, by the server names that authorities ask with.
+/// Answers, by the server name that an authority sends.
 pub(crate) type TlsAnswers = BTreeMap<String, Arc<ServerConfig>>;
 
 impl PartialEq for TlsChallenges {
-    /// A handle is no option: two are always equal.
+    /// Returns `true`: a handle is no option, so any two are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
 impl TlsChallenges {
-    /// Answers so, and no others.
+    /// Replaces all answers by these.
     pub(crate) fn replace(&self, answers: TlsAnswers) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = answers;
     }
 
-    /// The answer to a hello; `None` = it is no question of an authority, or not a pending one.
+    /// Returns the answer to a hello; `None` = it is no validation, or no pending one.
     pub(crate) fn answer(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let mut protocols = hello.alpn_protocols();
-        // Section 3: the question offers this protocol and no other.
+        // Section 3: the hello offers this protocol and no other.
         if protocols.next() != Some(PROTOCOL) || protocols.next().is_some() {
             return None;
         }

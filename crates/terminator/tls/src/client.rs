@@ -1,8 +1,7 @@
 //! The TLS of one service's back: we are the client of its servers.
 //!
-//! Owns what a server is offered and what it has to prove, the sessions that are resumed with it,
-//! and what of a handshake went wrong on its side. The handshake is driven as the server's is: a
-//! record at a time.
+//! Handles what a server is offered and must prove, the sessions resumed with it, and the faults of
+//! a handshake on its side. The handshake is driven like the server's: record by record.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,11 +31,11 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::server::ServerVerifier;
 use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
-/// How long sessions with a server may go back to one handshake with its certificate: a server
-/// renews them with each connection, and what was verified then may be revoked or expired.
+/// Interval of full handshakes with a server: it renews sessions with each connection, and a
+/// certificate verified at the first may be revoked or expired.
 const FULL_HANDSHAKE_EVERY: Duration = Duration::from_secs(3600);
 
-/// Names of one server whose sessions are kept, where clients choose the name.
+/// Number of names of one server whose sessions are kept, if clients choose the name.
 const NAMES_PER_SERVER: usize = 64;
 
 /// The TLS of one service's back.
@@ -49,7 +48,7 @@ pub struct Client {
     options: ConnectOptions,
 }
 
-/// The options that are used for each connection.
+/// Options that apply to each connection.
 #[derive(Debug)]
 struct ConnectOptions {
     name: ExpectedName,
@@ -61,35 +60,35 @@ struct ConnectOptions {
 #[derive(Debug)]
 struct Server {
     name: ServerName<'static>,
-    /// With the sessions that were made since that instant.
+    /// Configuration with the sessions made since that instant.
     current: Mutex<Option<(Instant, Arc<ClientConfig>)>>,
 }
 
-/// The facts of the client that a connection is for.
+/// Facts about the client for which a connection is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnBehalfOf<'a> {
-    /// The name that it asked for.
+    /// The server name that the client requested.
     pub name: Option<&'a str>,
-    /// The protocol that was negotiated with it.
+    /// The protocol negotiated with the client.
     pub alpn: Option<&'a [u8]>,
 }
 
-/// The SHA-256 of a public key, as curl writes it: `sha256//` and Base64.
+/// Parses the SHA-256 of a public key as curl writes it: `sha256//` and Base64.
 pub fn parse_pin(text: &str) -> Option<[u8; 32]> {
     let encoded = text.strip_prefix("sha256//")?;
     Base64::decode_vec(encoded).ok()?.try_into().ok()
 }
 
-/// The same of a certificate of our own.
+/// Returns the pin of a certificate of our own.
 pub fn pin_of(certificate: &Certificate) -> Option<[u8; 32]> {
     certificate.key.key.public_key().map(|key| sha256(&key))
 }
 
 impl Client {
-    /// Builds it, for servers at these hosts: `None` is a Unix socket, which has no name.
+    /// Builds the client for servers at these hosts; `None` is a Unix socket, which has no name.
     ///
     /// # Errors
-    /// The option that cannot be used.
+    /// Fails with the option that cannot be used.
     pub fn build(
         options: &ClientOptions,
         service: &str,
@@ -138,7 +137,7 @@ impl Client {
     /// Begins a handshake with a server, by its number among the hosts.
     ///
     /// # Errors
-    /// The library's.
+    /// Fails with the library's error.
     pub fn connect(
         &self,
         server: usize,
@@ -160,11 +159,11 @@ impl Client {
         ClientHandshake::new(server.config(self, now), name, alpn, needs_http2)
     }
 
-    /// A full handshake with a server, for a check. `name` counts where connections take that of
-    /// their clients.
+    /// Prepares a full handshake with a server, for a check. `name` matters only if connections use
+    /// the name of their clients.
     ///
     /// # Errors
-    /// [`ProbeFault::NameInvalid`], or the library's.
+    /// Fails with [`ProbeFault::NameInvalid`] or the library's error.
     pub fn probe(&self, server: usize, name: Option<&str>) -> Result<Probe, ProbeFault> {
         let server = self.servers.get(server).ok_or(ProbeFault::NameInvalid)?;
         let mut expected = server.name.clone();
@@ -179,37 +178,37 @@ impl Client {
         Probe::by(config, expected)
     }
 
-    /// Drops the sessions of a server: the next handshake with it is a full one.
+    /// Drops the sessions of a server, so that the next handshake with it is a full one.
     pub fn forget_sessions(&self, server: usize) {
         if let Some(server) = self.servers.get(server) {
             *server.lock() = None;
         }
     }
 
-    /// Whether the name that a client asks for decides what a server has to prove. Then its
+    /// Reports whether the name that a client requests decides what a server must prove. If so,
     /// failures say nothing about the server.
     pub fn follows_client(&self) -> bool {
         self.options.name == ExpectedName::OfClient
     }
 
-    /// Whether servers' certificates are verified.
+    /// Reports whether servers' certificates are verified.
     pub fn is_verified(&self) -> bool {
         self.options.is_verified
     }
 
-    /// The warnings that come with time for the operator of the service of this name.
+    /// Returns the warnings that arise over time, for the operator of the service of this name.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
         Warning::of_all(service, self.concerns(moment).collect())
     }
 
-    /// The next second after `now` (Unix seconds) at which there may be other warnings.
+    /// Returns the next second after `now` (Unix seconds) at which the warnings may change.
     pub fn next_change(&self, now: i64) -> Option<i64> {
         let trust = self.verifier.chains().map(|chains| chains.next_change(now));
         let own = self.own.as_ref().map(|own| own.next_change(now));
         trust.into_iter().chain(own).flatten().min()
     }
 
-    /// When what it goes by ends, at `now` (Unix seconds).
+    /// Returns when the certificates, authorities and lists in use end, at `now` (Unix seconds).
     pub fn expiries(&self, now: i64) -> Expiries {
         let own = self.own.iter().map(|own| own.expiry(own.validity));
         let trust = self.verifier.chains().map(|chains| chains.ends(now));
@@ -248,8 +247,8 @@ impl Server {
         })
     }
 
-    /// The configuration with the server's sessions. They are those of this configuration alone: of
-    /// the same verification, certificate and policy.
+    /// Returns the configuration with the server's sessions. These belong to this configuration
+    /// alone: to one verification, certificate and policy.
     fn config(&self, client: &Client, now: Instant) -> Arc<ClientConfig> {
         let mut current = self.lock();
         if let Some((since, config)) = &*current
@@ -300,23 +299,23 @@ fn configuration(
     Ok(config)
 }
 
-/// Whether a certificate can be for that: a host name or an IP address.
+/// Reports whether a certificate can be for this name: a host name or an IP address.
 pub fn is_server_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
-/// Tickets of TLS 1.3 that are kept of a name: each resumes once (RFC 8446, appendix C.4), so that
-/// as many connections may begin before new tickets have come. Some 1 KiB each.
+/// Number of TLS 1.3 tickets kept for a name: each resumes once (RFC 8446, appendix C.4), so that
+/// as many connections may begin before new tickets arrive. Each takes some 1 KiB.
 const TICKETS_PER_NAME: usize = 256;
 
-/// Tickets that are kept of all names of one server. Each has [`TICKET_BYTES_MAX`] at most, and may
-/// be the only one that holds its server's chain (64 KiB, the longest message of a handshake): some
-/// 36 MiB of a server that means ill, and half of one of others.
+/// Number of tickets kept for all names of one server. A ticket has [`TICKET_BYTES_MAX`] at most,
+/// and may be the only one that holds its server's chain (64 KiB, the longest message of a
+/// handshake): some 36 MiB for a hostile server, and half of one for others.
 ///
 /// [`TICKET_BYTES_MAX`]: crate::traffic::TICKET_BYTES_MAX
 const TICKETS_PER_SERVER: usize = 512;
 
-/// The sessions with one server, by the name that was asked of it.
+/// Sessions with one server, by the server name requested.
 ///
 /// The library has such a store, of 8 tickets a name: a ninth connection that begins before the
 /// first has ended would make a full handshake.
@@ -334,12 +333,12 @@ struct KeptSessions {
 }
 
 impl ServerSessions {
-    /// A store for at most this number of names; of more, some are forgotten.
+    /// Creates a store for at most this number of names; beyond it, names are forgotten.
     pub(super) fn new(names_max: usize) -> Self {
         Self { names_max, names: Mutex::default() }
     }
 
-    /// Changes what is kept of a name.
+    /// Changes the sessions kept for a name.
     fn change(&self, name: ServerName<'static>, change: impl FnOnce(&mut KeptSessions)) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= self.names_max
@@ -351,7 +350,7 @@ impl ServerSessions {
         change(names.entry(name).or_default());
     }
 
-    /// Looks at what is kept of a name, if there is anything.
+    /// Looks at the sessions kept for a name, if there are any.
     fn look<T>(
         &self,
         name: &ServerName<'_>,
@@ -398,7 +397,7 @@ impl ClientSessionStore for ServerSessions {
     }
 
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        // The newest is valid for the longest.
+        // The newest ticket is valid for the longest.
         self.look(name, |kept| kept.tls13.pop_back())
     }
 }
@@ -407,15 +406,15 @@ impl ClientSessionStore for ServerSessions {
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
 const HTTP2: &[u8] = b"h2";
 
-/// The client's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
+/// Client's side of a handshake. Sans-IO: takes bytes and returns bytes, and never waits.
 pub struct ClientHandshake {
     driver: HandshakeDriver<UnbufferedClientConnection, ClientSide>,
-    /// Whether the client is going to speak HTTP/2, whatever server this is.
+    /// Whether the client will speak HTTP/2, whatever this server selects.
     needs_http2: bool,
     secrets: Secrets,
 }
 
-/// The rules for a server's records.
+/// Rules for a server's records.
 struct ClientSide;
 
 impl ClientHandshake {
@@ -433,11 +432,11 @@ impl ClientHandshake {
         })
     }
 
-    /// Takes what came in and appends what has to go out, also when it fails (an alert). The first
+    /// Takes received bytes and appends the bytes to send, also when it fails (an alert). The first
     /// call needs no input.
     ///
-    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
-    /// more behind them. After `done`, what was not consumed belongs to the traffic.
+    /// Only whole records are processed. The caller offers bytes that were not consumed again, with
+    /// more behind them. After `done`, bytes that were not consumed belong to the traffic.
     pub fn advance(
         &mut self,
         incoming: &mut [u8],
@@ -452,7 +451,7 @@ impl ClientHandshake {
         step
     }
 
-    /// Ends a handshake that is done.
+    /// Completes a handshake that is done.
     pub fn finish(self) -> Result<Established, HandshakeFault> {
         let mut agreed = agreed_by(self.driver.common())?;
         let certificate = agreed.client_certificate.take();
@@ -508,8 +507,8 @@ impl HandshakeSide for ClientSide {
     }
 }
 
-/// The library has no alert of its own for an empty certificate. That of TLS 1.3 is encrypted, and
-/// stays `handshake_failure`.
+/// Corrects the alert for an empty certificate, because the library has none of its own. The alert
+/// of TLS 1.3 is encrypted, and stays `handshake_failure`.
 fn mend_alert(error: &Error, outgoing: &mut [u8]) {
     if is_empty_certificate(error)
         && let Some([21, _, _, 0, 2, _, description]) = outgoing.last_chunk_mut::<7>()
@@ -522,7 +521,7 @@ fn failed(detail: impl Into<String>) -> HandshakeFault {
     HandshakeFault::new(Reason::ServerTlsFailed, detail, None)
 }
 
-/// The fault of the server by the library's error.
+/// Converts the library's error into the fault of the server.
 fn fault_of(error: &Error) -> HandshakeFault {
     let refused = context::with(|context| context.refusal.take());
     if let Some(what) = signature_fault(error).filter(|_| refused.is_none()) {

@@ -1,9 +1,9 @@
-//! Certificates in fewer bytes (RFC 8879), for clients that take them so.
+//! Compresses certificates (RFC 8879), for clients that accept it.
 //!
-//! Owns the compressed forms of each certificate: each is made once, at the first handshake that
+//! Handles the compressed forms of each certificate: each is made once, at the first handshake that
 //! asks for it, and kept as long as the certificate is served. The library's own cache is not used,
-//! because one for thousands of certificates would be searched from its start under one lock. What
-//! servers send compressed is the library's to read: 64 KiB at most, as without compression.
+//! because one for thousands of certificates would be searched from its start under one lock. The
+//! library itself decompresses servers' certificates: 64 KiB at most, as without compression.
 
 use rustls::CertificateCompressionAlgorithm as Algorithm;
 use rustls::compress::{
@@ -13,11 +13,11 @@ use rustls::compress::{
 use crate::certificate::Form;
 use crate::context;
 
-/// Ours, most preferred first.
+/// Our compressors, most preferred first.
 pub(crate) static COMPRESSORS: [&dyn CertCompressor; 2] =
     [&Kept(BROTLI_COMPRESSOR), &Kept(ZLIB_COMPRESSOR)];
 
-/// Compresses what is not kept of the certificate that the handshake in progress shows.
+/// Compressor that caches its output with the certificate of the current handshake.
 #[derive(Debug)]
 struct Kept(&'static dyn CertCompressor);
 
@@ -27,8 +27,8 @@ impl CertCompressor for Kept {
         let (algorithm, original_bytes) = (self.0.algorithm(), input.len());
         let compressed = forms.find(algorithm, original_bytes).map_or_else(
             || {
-                // No lock is held meanwhile: threads that begin at once do it once each. The
-                // library's highest level would win 2 % and hold a worker up for 3 ms.
+                // No lock is held meanwhile: threads that start together each compress once. The
+                // library's highest level would save 2 % and block a worker for 3 ms.
                 let mut made = self.0.compress(input, CompressionLevel::Interactive)?;
                 if made.len() >= original_bytes {
                     made.clear();

@@ -1,10 +1,10 @@
-//! The context of a handshake for the callbacks of the TLS library: the facts that they need, and
-//! what they find out about it.
+//! Holds the context of a handshake for the callbacks of the TLS library: the facts that they need,
+//! and their results.
 //!
 //! One configuration of the library serves many connections, and its callbacks (tickets, stored
-//! sessions, log of keys, certificates of either side) are not told which connection calls them.
-//! They are called on the thread that drives the handshake. So its driver [`enter`]s the
-//! connection's context for the time of a step, and the callbacks work [`with`] it.
+//! sessions, key log, certificates of either side) do not learn which connection calls them. They
+//! run on the thread that drives the handshake. So the driver [`enter`]s the connection's context
+//! for the time of a step, and the callbacks access it through [`with`].
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -23,37 +23,37 @@ use crate::identity::{FINGERPRINT_BYTES, Fingerprint};
 use crate::key_log;
 use crate::secrets::LoggedSecret;
 
-/// Sessions that are looked up for one hello. A client offers one or two; each costs a decryption
-/// and, with a client's chain, its verification.
+/// Maximum number of session look-ups for one hello. A client offers one or two; each costs a
+/// decryption and, with a client's chain, its verification.
 const LOOKUPS_MAX: u8 = 2;
 
-/// The course of one handshake, as far as the callbacks must know or say.
+/// State of one handshake, as far as the callbacks need or report it.
 #[derive(Default)]
 pub(crate) struct HandshakeContext {
-    /// The sessions looked up in this step.
+    /// Number of sessions looked up in this step.
     lookups: u8,
-    /// The result for the last session that was looked up.
+    /// Result of the last look-up of a session.
     pub(crate) lookup: LookupResult,
-    /// With what the session began that is resumed; `None` = none is.
+    /// Provenance of the resumed session; `None` = no session is resumed.
     pub(crate) resumed: Option<Provenance>,
-    /// The certificate shown by a full handshake.
+    /// Certificate shown by a full handshake.
     pub(crate) shown: Fingerprint,
     /// Whether ML-KEM takes part in the key exchange.
     pub(crate) is_hybrid: bool,
-    /// The compressed forms of that certificate.
+    /// Compressed forms of that certificate.
     pub(crate) forms: Option<Arc<CompressedForms>>,
-    /// Whether a session of its own has taken the place of the one that is resumed.
+    /// Whether a new session has already replaced the resumed one.
     has_renewed: bool,
     pub(crate) wanted: WantedSecrets,
     pub(crate) secrets: Secrets,
-    /// The extensions that are hidden from the library in this handshake's hello.
+    /// Extensions that are hidden from the library in this handshake's hello.
     pub(crate) hidden: Option<HiddenExtensions>,
-    /// The reason why the client's certificate was refused, for the log: the library's errors have
-    /// no room for it.
+    /// Reason why the client's certificate was refused, for the log: the library's errors cannot
+    /// carry it.
     pub(crate) refusal: Option<String>,
 }
 
-/// The result of looking up a session.
+/// Result of looking up a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum LookupResult {
     #[default]
@@ -65,25 +65,25 @@ pub(crate) enum LookupResult {
 
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
 pub(crate) enum WantedSecrets {
-    /// None: no handshake is driven.
+    /// No secrets: no handshake is driven.
     #[default]
     Nothing,
     Traffic,
-    /// The secrets of the client's early data and handshake messages as well.
+    /// Also the secrets of the client's early data and handshake messages.
     All,
 }
 
-/// Secrets from the library's log of keys.
+/// Secrets from the library's key log.
 #[derive(Default)]
 pub(crate) struct Secrets {
     pub(crate) early: Option<LoggedSecret>,
     pub(crate) handshake: Option<LoggedSecret>,
-    /// The secret of the server's handshake messages in TLS 1.3.
+    /// Secret of the server's handshake messages in TLS 1.3.
     pub(crate) own_handshake: Option<LoggedSecret>,
-    /// The secret of the client's records after the handshake: the first application traffic secret
-    /// of TLS 1.3.
+    /// Secret of the client's records after the handshake: the first application traffic secret of
+    /// TLS 1.3.
     pub(crate) client: Option<LoggedSecret>,
-    /// The same of the server's; of TLS 1.2 the master secret and the client's random behind it.
+    /// Secret of the server's records; in TLS 1.2 the master secret and then the client random.
     pub(crate) server: Option<LoggedSecret>,
 }
 
@@ -91,7 +91,7 @@ thread_local! {
     static CURRENT: RefCell<HandshakeContext> = RefCell::default();
 }
 
-/// Makes this the context of the thread until the guard is dropped, or gives it back.
+/// Makes this the context of the thread until the guard is dropped, or returns it.
 pub(crate) fn enter(context: HandshakeContext) -> Entered {
     CURRENT.set(HandshakeContext { lookups: 0, ..context });
     Entered
@@ -102,18 +102,18 @@ pub(crate) fn with<T>(work: impl FnOnce(&mut HandshakeContext) -> T) -> T {
     CURRENT.with_borrow_mut(work)
 }
 
-/// Messages of the handshake as the client sent them.
+/// Returns messages of the handshake as the client sent them.
 pub(crate) fn as_sent(messages: &[u8]) -> Cow<'_, [u8]> {
     let restored = with(|context| context.hidden.as_ref()?.restored(messages));
     restored.map_or(Cow::Borrowed(messages), Cow::Owned)
 }
 
-/// A context that is the thread's.
+/// Guard of the context that the thread has entered.
 #[must_use]
 pub(crate) struct Entered;
 
 impl Entered {
-    /// The context as the step has left it.
+    /// Returns the context as the step has left it.
     pub(crate) fn leave(self) -> HandshakeContext {
         CURRENT.take()
     }
@@ -130,13 +130,13 @@ impl HandshakeContext {
         Self { hidden: HiddenExtensions::of(hello), ..Self::default() }
     }
 
-    /// Whether another session may be looked up for this hello.
+    /// Reports whether another session may be looked up for this hello.
     pub(crate) fn may_look_up(&mut self) -> bool {
         self.lookups = self.lookups.saturating_add(1);
         self.lookups <= LOOKUPS_MAX
     }
 
-    /// Notes what a look-up came to, and gives the library its answer.
+    /// Records the result of a look-up, and returns the answer for the library.
     pub(crate) fn looked_up(&mut self, found: Result<Vec<u8>, ResumptionMiss>) -> Option<Vec<u8>> {
         self.lookup = match found {
             Ok(_) => LookupResult::Session,
@@ -145,27 +145,27 @@ impl HandshakeContext {
         found.ok()
     }
 
-    /// With what the sessions of this handshake begin.
+    /// Returns the provenance of new sessions of this handshake.
     pub(crate) fn provenance(&self, now: u64) -> Provenance {
         let certificate = self.shown;
         let began = Provenance { authenticated: now, certificate, is_hybrid: false };
         let provenance = self.resumed.unwrap_or(began);
-        // The session's key comes from this exchange's secret too.
+        // The session's key also depends on the secret of this key exchange.
         Provenance { is_hybrid: provenance.is_hybrid || self.is_hybrid, ..provenance }
     }
 
-    /// Whether the next session takes the place of the one that was resumed. Only one does: clients
-    /// may ask for several (RFC 9149), and one that was used has not proved four.
+    /// Reports whether the next session replaces the resumed one. Only one does: clients may
+    /// request several (RFC 9149), and one used session does not prove four.
     pub(crate) fn take_renewal(&mut self) -> bool {
         let had_renewed = std::mem::replace(&mut self.has_renewed, true);
         self.resumed.is_some() && !had_renewed
     }
 }
 
-/// Notes the secrets that are wanted.
+/// Key log that stores the secrets wanted by the driver.
 #[derive(Debug)]
 pub(crate) struct SecretListener {
-    /// Whether all of them go to the key log as well.
+    /// Whether all secrets are also written to the key log.
     pub(crate) logs: bool,
 }
 
@@ -174,7 +174,7 @@ const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
 const SERVER_HANDSHAKE: &str = "SERVER_HANDSHAKE_TRAFFIC_SECRET";
 const CLIENT_TRAFFIC: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER_TRAFFIC: &str = "SERVER_TRAFFIC_SECRET_0";
-/// The label of TLS 1.2's master secret.
+/// Label of TLS 1.2's master secret.
 const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
 
 impl KeyLog for SecretListener {
@@ -206,7 +206,7 @@ impl KeyLog for SecretListener {
     }
 }
 
-/// Whether the driver of this step wants the secret.
+/// Reports whether the driver of this step wants the secret.
 fn wants(label: &str) -> bool {
     let wanted = with(|context| context.wanted);
     match label {
@@ -220,32 +220,32 @@ fn wants(label: &str) -> bool {
 
 const TIME_BYTES: usize = 8;
 
-/// A session that is renewed at each resumption ends so long after the full handshake that began
-/// it, in seconds: who copied a ticket once is not that client for ever, and no secret of TLS 1.2
-/// lives longer. RFC 8446 section 4.6.1 wants such a bound; it is a single ticket's there, too.
+/// Maximum age in seconds of a session that is renewed at each resumption, counted from its full
+/// handshake: a stolen ticket must not work without end, and no secret of TLS 1.2 may live longer.
+/// RFC 8446 section 4.6.1 wants such a limit for a single ticket, too.
 pub(crate) const AUTHENTICATED_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
-/// The beginning of a session.
+/// Origin of a session.
 ///
-/// Sessions are renewed: each resumption makes new tickets. What holds of the full handshake that
-/// began the first of them holds of all, and is carried on in each.
+/// Sessions are renewed: each resumption makes new tickets. The facts of the full handshake that
+/// began the first session hold for all, and each session carries them on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Provenance {
-    /// When its client was authenticated by a full handshake, in seconds of Unix time.
+    /// When a full handshake authenticated the client, in seconds of Unix time.
     pub(crate) authenticated: u64,
     /// The certificate that the client was shown then.
     pub(crate) certificate: Fingerprint,
-    /// Whether it is known that ML-KEM took part in a key exchange that its key comes from.
+    /// Whether ML-KEM is known to have taken part in a key exchange behind the session's key.
     pub(crate) is_hybrid: bool,
 }
 
-/// The mark of that in the first byte of the time, where all sessions made without it have a zero.
+/// Mark of `is_hybrid` in the first byte of the time, which is zero in sessions without it.
 const HYBRID: u8 = 0x80;
 
 impl Provenance {
     pub(crate) const BYTES: usize = TIME_BYTES + FINGERPRINT_BYTES;
 
-    /// As it lies in tickets and stored sessions.
+    /// Encodes the provenance for tickets and stored sessions.
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..TIME_BYTES].copy_from_slice(&self.authenticated.to_be_bytes());
@@ -263,13 +263,13 @@ impl Provenance {
         Self { authenticated: u64::from_be_bytes(time), certificate, is_hybrid }
     }
 
-    /// Whether a session that began so is renewed no more.
+    /// Reports whether a session with this provenance is no longer renewed.
     pub(crate) fn is_over(self, now: u64) -> bool {
         now.saturating_sub(self.authenticated) > AUTHENTICATED_SECONDS_MAX
     }
 }
 
-/// The library's suite of that number, for servers.
+/// Returns the library's suite of that number, for servers.
 pub(crate) fn restoring_suite(code: u16) -> Option<SupportedCipherSuite> {
     static SUITES: OnceLock<Vec<SupportedCipherSuite>> = OnceLock::new();
     let suites = SUITES.get_or_init(|| {
@@ -280,7 +280,7 @@ pub(crate) fn restoring_suite(code: u16) -> Option<SupportedCipherSuite> {
     found.copied()
 }
 
-/// The same with our hash. The library holds suites for ever.
+/// Returns the suite with our hash. The library keeps suites until the process ends.
 fn restoring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
         suite: common.suite,
@@ -308,13 +308,13 @@ fn restoring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// The hash over a handshake's messages, in which a hidden name is as the client sent it.
+/// Hash over a handshake's messages, with hidden extensions as the client sent them.
 struct TranscriptHash(&'static dyn Hash);
 
 impl Hash for TranscriptHash {
     fn start(&self) -> Box<dyn Context> {
         let begun = self.0.start();
-        // Other handshakes need none of this.
+        // Handshakes without hidden extensions need no restoring.
         if with(|context| context.hidden.is_some()) {
             Box::new(RestoringContext(begun))
         } else {

@@ -1,12 +1,12 @@
-//! The keys of Encrypted Client Hello (RFC 9849) that hosts agree on, and what they open.
+//! Derives or loads the keys of Encrypted Client Hello (RFC 9849), and opens hellos with them.
 //!
-//! Keys are a function of a secret and the time, as ticket keys are: hosts with the same secret
-//! agree on them without speaking to each other, and a restart loses none. Or they come from files,
-//! of which other programs have the same. Owns no hello's form; `wire::ech` does.
+//! Keys are a function of a secret and the time, like ticket keys: hosts with the same secret agree
+//! on them without communication, and a restart loses none. Or they come from files, which other
+//! programs may share. The format of hellos is in `wire::ech`.
 //!
 //! The receiver's half of HPKE (RFC 9180) is in base mode: DHKEM(X25519, HKDF-SHA256) with
-//! HKDF-SHA256. Its code is our own, because the library's opener takes no key that was derived
-//! from a secret. The primitives are those of its cryptography.
+//! HKDF-SHA256. The code is our own, because the library's opener takes no key derived from a
+//! secret. The primitives are those of the library's cryptography.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -27,37 +27,37 @@ use crate::resumption::keys::{SharedSecret, WorkerTask};
 use crate::resumption::unix_seconds;
 use crate::secrets::hkdf;
 
-/// Keys before the one that is published that still open.
+/// Number of keys before the published one that still open.
 pub const KEPT: u64 = 3;
 
-/// Keys that are looked at for one hello: those of two secrets, all with one number.
+/// Maximum number of keys tried for one hello: those of two secrets, all with one number.
 const ATTEMPTS_MAX: usize = 2;
 
-/// The source of keys.
+/// Source of keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EchKeySource {
-    /// From secrets, at least one; the keys of the first are published, each for this long, in
-    /// seconds (not 0).
+    /// Keys derived from secrets, at least one; the keys of the first are published, each for this
+    /// long, in seconds (not 0).
     Derived { secrets: Vec<SharedSecret>, rotate_seconds: u64 },
-    /// From files, at least one; the first is published.
+    /// Keys from files, at least one; the first is published.
     Listed(Vec<ListedEchKey>),
 }
 
-/// A key and its configuration, as a file has them.
+/// A key and its configuration, from a file.
 #[derive(Clone, PartialEq)]
 pub struct ListedEchKey {
     private: Zeroizing<Vec<u8>>,
     config: EchConfig,
 }
 
-/// Keys must not reach a log.
+/// Hides the keys from logs.
 impl std::fmt::Debug for ListedEchKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ListedEchKey").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-/// The fault of a file with a key of ECH.
+/// Fault of a file with a key of ECH.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EchFileFault {
     #[error("has no PRIVATE KEY of X25519")]
@@ -69,11 +69,11 @@ pub enum EchFileFault {
 }
 
 impl ListedEchKey {
-    /// Reads a file as OpenSSL, nginx and HAProxy have it: blocks of PEM, PRIVATE KEY and
-    /// ECHCONFIG. Of several configurations the first that is for the key counts.
+    /// Reads a file in the format of OpenSSL, nginx and HAProxy: blocks of PEM, PRIVATE KEY and
+    /// ECHCONFIG. Among several configurations the first that is for the key counts.
     ///
     /// # Errors
-    /// The part that the file lacks.
+    /// Fails with the part that the file lacks.
     pub fn read(text: &[u8]) -> Result<Self, EchFileFault> {
         let text = std::str::from_utf8(text).map_err(|_| EchFileFault::NoKey)?;
         let private = pem_block(text, "PRIVATE KEY").ok_or(EchFileFault::NoKey)?;
@@ -96,21 +96,21 @@ fn pem_block(text: &str, label: &str) -> Option<Zeroizing<Vec<u8>>> {
     Base64::decode_vec(&content).ok().map(Zeroizing::new)
 }
 
-/// The keys of a process.
+/// ECH keys of a process.
 pub struct EchKeys {
     public_name: String,
     source: EchKeySource,
     window: RwLock<EchWindow>,
 }
 
-/// Keys must not reach a log.
+/// Hides the keys from logs.
 impl std::fmt::Debug for EchKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EchKeys").field("public_name", &self.public_name).finish_non_exhaustive()
     }
 }
 
-/// The keys that open at a time.
+/// Keys that open hellos at a time.
 #[derive(Default)]
 struct EchWindow {
     epoch: Option<u64>,
@@ -122,20 +122,20 @@ struct EchKey {
     config: EchConfig,
     /// `tls ech`, a zero, and the configuration (RFC 9849 section 6.1).
     info: Vec<u8>,
-    /// Rotations since it was published; 0 for one that is not yet.
+    /// Number of rotations since the key was published; 0 if it is not published yet.
     age: u64,
-    /// The rotation in which it is published; 0 for one from a file.
+    /// Rotation in which the key is published; 0 for a key from a file.
     epoch: u64,
 }
 
-/// A key that opens now, for those who look at the process.
+/// State of a key that opens hellos now, for status output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EchKeyState {
     pub config_id: u8,
-    /// The result that hellos have which it opens.
+    /// Result reported for hellos that this key opens.
     pub result: EchResult,
-    /// From when on and until when its configuration is published, in seconds since 1970; `None` =
-    /// it comes from a file.
+    /// Start and end of the configuration's publication, in seconds since 1970; `None` = the key
+    /// comes from a file.
     pub published: Option<(u64, u64)>,
 }
 
@@ -146,26 +146,26 @@ impl EchKey {
     }
 }
 
-/// The result of opening a hello.
+/// Result of opening a hello.
 pub enum OpenedHello {
-    /// There is nothing to open: the hello goes as it came.
+    /// The hello has no ECH, and is used as it came.
     Absent,
-    /// It is not for us, and the hello goes as it came (RFC 9849 section 7.1).
+    /// The hello is not for us, and is used as it came (RFC 9849 section 7.1).
     Rejected(EchResult),
     Accepted(AcceptedHello),
-    /// The client breaks rules under its own encryption.
+    /// The client violates the protocol inside its own encryption.
     Refused(EchFault),
 }
 
-/// An inner hello, and what opens the second one.
+/// An inner hello, and the context that opens the second one.
 pub struct AcceptedHello {
-    /// In records.
+    /// The inner hello in records.
     pub inner: Vec<u8>,
     pub result: EchResult,
     pub context: EchContext,
 }
 
-/// The fault of a client, with the alert for it.
+/// Fault of a client, with the alert for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EchFault {
     pub alert: u8,
@@ -182,7 +182,7 @@ impl EchFault {
     }
 }
 
-/// Opens the second hello of a connection, as the first was (RFC 9849 section 7.1.1).
+/// Opens a connection's second hello like the first (RFC 9849 section 7.1.1).
 pub struct EchContext {
     context: OpenContext,
     suite: (u16, u16),
@@ -190,10 +190,10 @@ pub struct EchContext {
 }
 
 impl EchContext {
-    /// The records of the second inner hello.
+    /// Returns the records of the second inner hello.
     ///
     /// # Errors
-    /// It is none, or is sealed otherwise than the first.
+    /// Fails if there is none, or if it is sealed otherwise than the first.
     pub fn open_second(&mut self, hello: &ClientHello<'_>) -> Result<Vec<u8>, EchFault> {
         let outer = match ech::offer(hello) {
             EchOffer::Outer(outer) => outer,
@@ -214,20 +214,20 @@ impl EchContext {
             opened.ok_or_else(|| EchFault::second(alert::DECRYPT_ERROR, "cannot be decrypted"))?;
         let mut records =
             ech::inner_records(hello, &encoded).map_err(|fault| EchFault::inner(&fault))?;
-        // RFC 8446 section 5.1: the first record alone may have an older version.
+        // RFC 8446 section 5.1: only the first record may have an older version.
         records[2] = 3;
         Ok(records)
     }
 }
 
 impl EchKeys {
-    /// The configurations of derived keys name `public_name`; those of files name their own.
+    /// Creates the keys. Derived configurations name `public_name`; those of files name their own.
     pub fn new(public_name: &str, source: EchKeySource) -> Self {
         Self { public_name: public_name.to_owned(), source, window: RwLock::default() }
     }
 
-    /// The configurations to publish now, and until when, in seconds since 1970; `None` = those of
-    /// files, which last.
+    /// Returns the configurations to publish now, and the end of their publication in seconds since
+    /// 1970; `None` = configurations from files, which do not end.
     pub fn published(&self) -> (Vec<EchConfig>, Option<u64>) {
         self.published_at(unix_seconds())
     }
@@ -247,8 +247,8 @@ impl EchKeys {
         }
     }
 
-    /// All keys that open now: first those of the first secret, the one that is published before
-    /// its elders and the one to come.
+    /// Returns all keys that open hellos now, those of the first secret first; the published key
+    /// comes before older ones and the next one.
     pub fn states(&self) -> Vec<EchKeyState> {
         self.states_at(unix_seconds())
     }
@@ -305,7 +305,7 @@ impl EchKeys {
         }
     }
 
-    /// Makes the keys of the time, if there are not yet.
+    /// Makes the keys of the current epoch, if they do not exist yet.
     fn renew(&self, now: u64) {
         let epoch = match &self.source {
             EchKeySource::Derived { rotate_seconds, .. } => now / rotate_seconds,
@@ -334,8 +334,8 @@ impl EchKeys {
     }
 }
 
-/// The keys of a secret that open during an epoch: its own, the former ones, and the next, because
-/// a host whose clock is ahead may publish it already.
+/// Returns the keys of a secret that open during an epoch: its own, the former ones, and the next,
+/// because a host whose clock is ahead may publish it already.
 fn derived(
     secret: &SharedSecret,
     rotate_seconds: u64,
@@ -350,7 +350,7 @@ fn derived(
         let numbers = [rotate_seconds.to_be_bytes(), of.to_be_bytes()].concat();
         hkdf::expand(&root, &[b"x25519", &numbers], &mut *bytes);
         let key = ReceiverKey::new(&bytes)?;
-        // Keys that open at one time differ in it, since they follow each other.
+        // Ids differ among the keys that open at one time, since their epochs are consecutive.
         let id = of.to_be_bytes()[7];
         let config = EchConfig::new(id, public_name, *key.public());
         Some(EchKey::new(key, config, (epoch.saturating_sub(of), of)))
@@ -376,21 +376,21 @@ fn accepted(age: u64) -> EchResult {
 const VERSION: &[u8] = b"HPKE-v1";
 const SECRET_BYTES: usize = 32;
 
-/// The key of a receiver.
+/// Private key of a receiver.
 pub(crate) struct ReceiverKey {
     private: PrivateKey,
     public: [u8; PUBLIC_KEY_BYTES],
 }
 
 impl ReceiverKey {
-    /// Any 32 bytes are a key of X25519 (RFC 7748 section 5).
+    /// Creates a key: any 32 bytes are a key of X25519 (RFC 7748 section 5).
     pub(crate) fn new(bytes: &[u8; SECRET_BYTES]) -> Option<Self> {
         let private = PrivateKey::from_private_key(&X25519, bytes).ok()?;
         let public = private.compute_public_key().ok()?;
         Some(Self { public: public.as_ref().try_into().ok()?, private })
     }
 
-    /// From PKCS #8 in its first version, as OpenSSL writes it (RFC 8410 section 7).
+    /// Reads PKCS #8 in its first version, as OpenSSL writes it (RFC 8410 section 7).
     pub(crate) fn from_der(der: &[u8]) -> Option<Self> {
         const HEAD: [u8; 16] =
             [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20];
@@ -401,8 +401,8 @@ impl ReceiverKey {
         &self.public
     }
 
-    /// The context of what a sender sealed with `encapsulated`; `None` = the cipher or the sender's
-    /// key is none.
+    /// Returns the context for a sender's messages sealed with `encapsulated`; `None` = the cipher
+    /// or the sender's key is invalid.
     pub(crate) fn receive(
         &self,
         (kdf, aead): (u16, u16),
@@ -429,7 +429,7 @@ impl ReceiverKey {
         Some(OpenContext { key, base_nonce, sequence: 0 })
     }
 
-    /// The shared secret of the KEM (RFC 9180 section 4.1). A key that makes it zero is refused.
+    /// Returns the KEM's shared secret (RFC 9180 section 4.1); a key that makes it zero is refused.
     fn decapsulate(&self, encapsulated: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
         let peer = UnparsedPublicKey::new(&X25519, encapsulated);
         let suite = [b"KEM", &KEM_X25519.to_be_bytes()[..]].concat();
@@ -453,7 +453,7 @@ fn algorithm_of(aead: u16) -> Option<&'static aead::Algorithm> {
     }
 }
 
-/// Opens what one sender seals, in its order.
+/// Opens the messages of one sender, in order.
 pub(crate) struct OpenContext {
     key: LessSafeKey,
     base_nonce: [u8; NONCE_LEN],
@@ -461,7 +461,7 @@ pub(crate) struct OpenContext {
 }
 
 impl OpenContext {
-    /// Opens the next one; `None` = it was sealed otherwise, and is still awaited.
+    /// Opens the next message; `None` = it was sealed otherwise, and the next is still expected.
     pub(crate) fn open(&mut self, additional_data: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = self.base_nonce;
         for (byte, count) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
@@ -486,7 +486,7 @@ impl SuiteId<'_> {
         hmac::sign(&hmac::Key::new(HMAC_SHA256, salt), &labelled)
     }
 
-    /// HKDF-Expand (RFC 5869 section 2.3), of one block: nothing here is longer.
+    /// Computes one block of HKDF-Expand (RFC 5869 section 2.3): no output here is longer.
     fn expand(&self, root: &[u8], label: &[u8], info: &[u8], out: &mut [u8]) {
         let bytes = u16::try_from(out.len()).expect("keys are short");
         let labelled = [&bytes.to_be_bytes()[..], VERSION, self.0, label, info, &[1]].concat();

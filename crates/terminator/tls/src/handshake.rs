@@ -1,8 +1,7 @@
-//! A handshake as bytes in and bytes out: the seam behind which the TLS library stands.
+//! Drives a handshake as bytes in and bytes out, and hides the TLS library from the callers.
 //!
-//! Owns the server's side: which records a client may send when, its early data, and that a fault
-//! is answered with an alert. Which certificate and which parameters a client gets is decided
-//! before, in `server`.
+//! Handles the server's side: the records that a client may send at each point, its early data, and
+//! an alert for each fault. The certificate and parameters are chosen before, in `server`.
 
 mod fault;
 pub(crate) mod library;
@@ -39,35 +38,35 @@ pub struct Established {
     pub agreed: Agreed,
 }
 
-/// The server's side of a handshake. Sans-IO: it is fed bytes and gives bytes, and never waits.
+/// Server's side of a handshake. Sans-IO: takes bytes and returns bytes, and never waits.
 ///
-/// Once early data has come, it also encrypts what answers it, before the handshake is done.
+/// Once early data has arrived, it also encrypts the answers to it, before the handshake is done.
 pub struct Handshake {
     driver: HandshakeDriver<UnbufferedServerConnection, ServerSide>,
-    /// The facts that the library's callbacks need.
+    /// Facts that the library's callbacks need.
     context: HandshakeContext,
 }
 
-/// The rules for a client's records, and the keys of ours.
+/// Rules for a client's records, and the keys of our records.
 #[derive(Default)]
 struct ServerSide {
-    /// Early data that nobody has taken.
+    /// Early data that the caller has not taken yet.
     early: Vec<u8>,
     has_early: bool,
-    /// While early data that was offered may have to be skipped.
+    /// `Some` while early data that was offered may have to be skipped.
     skipper: Option<Skipper>,
-    /// The class of the last record shown if it is early data: the library makes nothing of it if
-    /// early data is refused.
+    /// Class of the last record shown to the library, if it is early data: the library produces no
+    /// output for it if early data is refused.
     shown_early: Option<RecordClass>,
-    /// Records that were sealed under our present key, once it is the last of the handshake.
+    /// Number of records sealed under our present key, once it is the last key of the handshake.
     sealed: u64,
-    /// The secret of our records, once it is known, and that of the client's.
+    /// Secrets of our records and of the client's, once they are known.
     secret: Option<LoggedSecret>,
     client_secret: Option<LoggedSecret>,
-    /// The secret of our handshake messages in TLS 1.3, until the first of them is sent.
+    /// Secret of our handshake messages in TLS 1.3, until the first of them is sent.
     first_secret: Option<LoggedSecret>,
     server_random: [u8; RANDOM_BYTES],
-    /// Whether what we send is sealed.
+    /// Whether our records are sealed.
     is_sealing: bool,
     /// Whether the client has sent a ChangeCipherSpec.
     has_client_changed: bool,
@@ -76,7 +75,7 @@ struct ServerSide {
 const RANDOM_BYTES: usize = 32;
 
 impl Handshake {
-    /// Begins; the first bytes fed are those of this hello.
+    /// Starts a handshake; the first bytes passed to it must be those of this hello.
     pub fn new(config: Arc<ServerConfig>, hello: &ClientHello<'_>) -> Result<Self, HandshakeFault> {
         let skipper = hello.offers_early_data().then(Skipper::new);
         let side = ServerSide { skipper, ..ServerSide::default() };
@@ -88,10 +87,10 @@ impl Handshake {
         Ok(Self { driver, context })
     }
 
-    /// Takes what came in and appends what has to go out, also when it fails (an alert).
+    /// Takes received bytes and appends the bytes to send, also when it fails (an alert).
     ///
-    /// Only whole records are looked at. Bytes that were not consumed are to be offered again with
-    /// more behind them. After `done`, what was not consumed belongs to [`Traffic`].
+    /// Only whole records are processed. The caller offers bytes that were not consumed again, with
+    /// more behind them. After `done`, bytes that were not consumed belong to [`Traffic`].
     pub fn advance(
         &mut self,
         incoming: &mut [u8],
@@ -121,8 +120,8 @@ impl Handshake {
         step
     }
 
-    /// The reason why a session that the client offered is not resumed; `None` = it offered none,
-    /// or it is. Known from the hello on, and of handshakes that fail as well.
+    /// Returns the reason why a session that the client offered is not resumed; `None` = no session
+    /// was offered, or it is resumed. Known from the hello on, also for handshakes that fail.
     pub fn miss(&self) -> Option<ResumptionMiss> {
         let kind = self.driver.common().handshake_kind();
         let is_resumed = kind == Some(rustls::HandshakeKind::Resumed);
@@ -134,28 +133,28 @@ impl Handshake {
         }
     }
 
-    /// Appends the early data (RFC 8446 section 2.3) that has come since this was last asked. All
-    /// of it comes before the handshake is done. Each session gives it once, so it is no replay of
-    /// what came before; that it will not be sent again is known only when the handshake is done.
+    /// Appends the early data (RFC 8446 section 2.3) received since the last call. All of it
+    /// arrives before the handshake is done. A session gives early data once, so it is no replay of
+    /// earlier data; only when the handshake is done is it known that it will not be sent again.
     pub fn take_early_data(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.driver.side.early);
     }
 
-    /// The parameters agreed on, as far as they are known: all of them, once early data has come.
+    /// Returns the parameters agreed on so far: all of them, once early data has arrived.
     ///
     /// # Errors
-    /// The version is not agreed on yet.
+    /// Fails if the version is not agreed on yet.
     pub fn agreed(&self) -> Result<Agreed, HandshakeFault> {
         agreed_by(self.driver.common())
     }
 
-    /// Whether application data can be encrypted now, before the handshake is done (RFC 8446
-    /// section 2.3 and appendix E.5: the session says who the client is).
+    /// Reports whether application data can be encrypted now, before the handshake is done (RFC
+    /// 8446 section 2.3 and appendix E.5: the session identifies the client).
     pub fn can_seal(&self) -> bool {
         self.driver.side.has_early && self.driver.is_free()
     }
 
-    /// Ends a handshake that is done.
+    /// Completes a handshake that is done.
     pub fn finish(mut self) -> Result<Established, HandshakeFault> {
         let agreed = self.agreed()?;
         let side = &mut self.driver.side;
@@ -206,7 +205,7 @@ impl HandshakeSide for ServerSide {
             }
             self.has_client_changed = true;
         }
-        // RFC 8446 section 5.1: to be ignored. The library does not, and no transcript has it.
+        // RFC 8446 section 5.1: ignore the version. The library checks it; no transcript has it.
         if let (false, Some(sent)) = (is_encrypted, bytes.get_mut(1..3)) {
             sent.copy_from_slice(&[3, 3]);
         }
@@ -221,7 +220,7 @@ impl HandshakeSide for ServerSide {
     ) -> Result<bool, HandshakeFault> {
         match self.classify(library, record)? {
             RecordClass::Handshake => {}
-            // Within a message that the library holds there can be none.
+            // Within a message that the library holds there can be no early data.
             _ if !is_first => {}
             _ if self.is_early_refused(library) => return Ok(true),
             class => self.shown_early = Some(class),
@@ -231,19 +230,19 @@ impl HandshakeSide for ServerSide {
 
     fn note_taken(&mut self) {
         if self.shown_early.take().is_some() {
-            // It was accepted, and is the library's from here on.
+            // The record was accepted, and the library handles early data from here on.
             self.skipper = None;
         }
     }
 
-    /// The library has made nothing of a record of early data.
+    /// Handles a record of early data for which the library produced no output.
     fn drops_shown(&mut self) -> Result<bool, HandshakeFault> {
         let Some(class) = self.shown_early.take() else {
             return Ok(false);
         };
         if class == RecordClass::EarlyMessage {
-            // It may have kept a part of a message, and panics if that is gone. No client sends
-            // one: EndOfEarlyData has four bytes.
+            // The library may have kept a part of a message, and panics if that is gone. No client
+            // sends such a part: EndOfEarlyData has four bytes.
             let detail = "a part of a message among early data";
             return Err(HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail));
         }
@@ -305,7 +304,7 @@ impl HandshakeSide for ServerSide {
 }
 
 impl ServerSide {
-    /// Holds an alert of the library's back if it can be read: it may have to be another.
+    /// Withholds an alert of the library if it can be read, because it may have to be replaced.
     fn hold_back(
         &self,
         suite: Option<Suite>,
@@ -330,14 +329,14 @@ impl ServerSide {
         }
     }
 
-    /// The keys of our records, if the handshake has come to its last key.
+    /// Returns the keys of our records, if the handshake has reached its last key.
     fn sending_keys(&self, suite: Option<Suite>) -> Option<SendingKeys> {
         SendingKeys::new(suite?, self.secret.as_ref()?, &self.server_random)
     }
 
-    /// Appends a fatal alert, sealed if it must be. In TLS 1.3 the key of our handshake messages
-    /// seals it if it comes in the place of the first of them, because no signature came; while
-    /// later ones are sent, nothing of a client's is read.
+    /// Appends a fatal alert, sealed if necessary. In TLS 1.3 the key of our handshake messages
+    /// seals an alert that replaces the first of them, because no signature came; while later ones
+    /// are sent, no record of a client is read.
     fn append_alert(&self, suite: Option<Suite>, description: u8, outgoing: &mut Vec<u8>) {
         const FATAL: u8 = 2;
         let first = self.first_secret.as_ref().filter(|_| !self.is_sealing).zip(suite);
@@ -359,7 +358,7 @@ impl ServerSide {
         }
     }
 
-    /// Takes up the secrets that the library has logged.
+    /// Stores the secrets that the library has logged.
     fn take_secrets(&mut self, suite: Option<Suite>) {
         let secrets = context::with(|context| mem::take(&mut context.secrets));
         if let Some(skipper) = &mut self.skipper {
@@ -381,7 +380,7 @@ impl ServerSide {
         let is_over = match record.first() {
             // A second hello follows all early data (RFC 8446 section 4.2.10).
             Some(&HANDSHAKE) => is_retried(library),
-            // TLS 1.2 has none (appendix D.3).
+            // TLS 1.2 has no early data (appendix D.3).
             _ => version_of(library) == Some(Version::Tls12),
         };
         if is_over {
@@ -406,7 +405,7 @@ impl ServerSide {
         }
     }
 
-    /// Whether it is known that early data is refused: it is where no session is resumed.
+    /// Reports whether early data is known to be refused, as it is if no session is resumed.
     fn is_early_refused(&self, library: &CommonState) -> bool {
         is_full(library) || self.skipper.as_ref().is_some_and(|one| one.is_refused)
     }
@@ -417,13 +416,13 @@ fn is_retried(library: &CommonState) -> bool {
     library.handshake_kind() == Some(FullWithHelloRetryRequest)
 }
 
-/// Whether it is known that no session is resumed.
+/// Reports whether it is known that no session is resumed.
 fn is_full(library: &CommonState) -> bool {
     let kind = library.handshake_kind();
     kind.is_some_and(|kind| kind != rustls::HandshakeKind::Resumed)
 }
 
-/// Early data is of TLS 1.3 alone. The library copies; what comes so early is little.
+/// Early data exists in TLS 1.3 alone. The library copies; the amount sent so early is small.
 impl RecordSealer for Handshake {
     fn layout(&self) -> RecordLayout {
         RecordLayout::TLS13
@@ -442,23 +441,23 @@ fn unexpected(detail: String) -> HandshakeFault {
     HandshakeFault::violation(alert::UNEXPECTED_MESSAGE, detail)
 }
 
-/// The most that is skipped, in bytes with the records' overhead: four times the most that any
-/// service takes. A client may have been told of more by another configuration.
+/// Maximum number of bytes that are skipped, with the records' overhead: four times the limit of
+/// any service, because another configuration may have allowed a client more.
 const SKIPPED_BYTES_MAX: usize = 1 << 20;
 
-/// Tells refused early data from the handshake, so that the library need not be shown it.
+/// Separates refused early data from the handshake, so that the library need not see it.
 ///
-/// A client sends early data before it knows whether it is taken. If not, the server has to skip
-/// what it cannot open, up to the first record of the handshake (RFC 8446 section 4.2.10). The
-/// library's unbuffered interface tries each such record again whenever it is asked, until it gives
-/// up. So we try ourselves, with the key of the client's handshake messages, which the library
-/// reports through its log of keys; the first record that opens is the library's again.
+/// A client sends early data before it knows whether it is accepted. If not, the server has to skip
+/// records that it cannot open, up to the first record of the handshake (RFC 8446 section 4.2.10).
+/// The library's unbuffered interface retries each such record on every call, until it gives up. So
+/// we try to open it, with the key of the client's handshake messages, which the library reports
+/// through its key log; the library gets the first record that opens.
 pub(crate) struct Skipper {
-    /// The key of the client's handshake messages, once it is known.
+    /// Key of the client's handshake messages, once it is known.
     handshake: Option<KeyOpener>,
-    /// The key of its early data, if a session is resumed.
+    /// Key of the client's early data, if a session is resumed.
     early: Option<KeyOpener>,
-    /// Whether it is known that early data is refused.
+    /// Whether early data is known to be refused.
     pub(crate) is_refused: bool,
     left: usize,
 }
@@ -467,7 +466,7 @@ pub(crate) struct Skipper {
 pub(crate) enum RecordClass {
     Handshake,
     Early,
-    /// Among it, EndOfEarlyData or a part of it, or an alert.
+    /// EndOfEarlyData or a part of it, or an alert, among early data.
     EarlyMessage,
     /// More early data than anybody may send.
     TooMuch,
@@ -478,15 +477,15 @@ impl Skipper {
         Self { handshake: None, early: None, is_refused: false, left: SKIPPED_BYTES_MAX }
     }
 
-    /// Takes up the secrets, if this step has logged them.
+    /// Stores the keys, if this step has logged their secrets.
     pub(crate) fn learn(&mut self, suite: Option<Suite>, secrets: &Secrets) {
         let key = |secret: &Option<LoggedSecret>| opener_of(suite?, secret.as_ref()?);
         self.handshake = self.handshake.take().or_else(|| key(&secrets.handshake));
         self.early = self.early.take().or_else(|| key(&secrets.early));
     }
 
-    /// Judges a record of hidden type. Before there are keys, after a HelloRetryRequest, all such
-    /// are early data.
+    /// Classifies a record of hidden type. While there are no keys, after a HelloRetryRequest, all
+    /// such records are early data.
     pub(crate) fn judge(&mut self, record: &[u8]) -> RecordClass {
         if opened_first(self.handshake.as_ref(), record).is_some() {
             return RecordClass::Handshake;
@@ -500,7 +499,7 @@ impl Skipper {
         }
     }
 
-    /// The first record of early data opens, and shows whether it is some.
+    /// Classifies a record of early data, whose first record can be opened.
     fn class_of_early(&self, record: &[u8]) -> RecordClass {
         match opened_first(self.early.as_ref(), record) {
             None | Some(Ok((ContentType::ApplicationData, _))) => RecordClass::Early,
@@ -509,7 +508,7 @@ impl Skipper {
     }
 }
 
-/// The content of the first record under this key; `None` = it is not that record.
+/// Returns the content of the first record under this key; `None` = this is not that record.
 fn opened_first(
     key: Option<&KeyOpener>,
     record: &[u8],

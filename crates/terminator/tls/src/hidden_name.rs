@@ -1,12 +1,12 @@
-//! Extensions of a hello that the TLS library refuses and servers ignore: names that are none, so
-//! that their clients get the default certificate (RFC 6066 section 3 asks nobody to refuse them),
+//! Hides extensions of a hello that the TLS library refuses and servers ignore: invalid names,
+//! whose clients get the default certificate (RFC 6066 section 3 does not require a refusal),
 //! malformed extensions of ECH, which this server does not have (RFC 8446 section 4.1.2), and
-//! `compress_certificate` with an algorithm twice (RFC 8879 does not forbid it).
+//! `compress_certificate` with a repeated algorithm (RFC 8879 does not forbid it).
 //!
-//! The library reads the hello itself and answers these with an alert. So the extension is shown to
-//! it under a type that nobody knows, and the transcript that the handshake is signed and checked
-//! by has it as the client sent it. That is sound: a type is two bytes, their place is known, and
-//! nothing else is changed.
+//! The library reads the hello itself and answers these with an alert. So it sees the extension
+//! under an unknown type, while the transcript that is signed and checked has the type that the
+//! client sent. This is sound: a type is two bytes, its place is known, and no other byte is
+//! changed.
 
 use rustls_pki_types::ServerName;
 use wire::client_hello::{self, ClientHello, Peek};
@@ -18,7 +18,7 @@ const CLIENT_HELLO: u8 = 1;
 const MESSAGE_HEADER_BYTES: usize = 4;
 const SERVER_NAME: u16 = 0;
 
-/// The place of the first name's type in the extension, behind its own type and two lengths.
+/// Offset of the first name's type in the extension, after its own type and two lengths.
 const FIRST_TYPE_AT: usize = 6;
 const HOST_NAME: u8 = 0;
 
@@ -30,7 +30,7 @@ pub(crate) struct HiddenExtensions {
     pub(crate) name: Option<Box<str>>,
 }
 
-/// A type of the message by its place: the type, and the one that is shown in its place.
+/// An extension type in the message: its place, the type sent, and the type shown instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct HiddenType {
     at: usize,
@@ -39,7 +39,7 @@ struct HiddenType {
 }
 
 impl HiddenExtensions {
-    /// The extensions of a hello that the library would refuse, if there are any.
+    /// Returns the extensions of a hello that the library would refuse, if there are any.
     pub(crate) fn of(hello: &ClientHello<'_>) -> Option<Self> {
         let name_at = hello.name_extension().filter(|at| is_refused(*at, hello));
         let name = name_at.map(|at| (at, SERVER_NAME));
@@ -58,10 +58,10 @@ impl HiddenExtensions {
         })
     }
 
-    /// Hides what is to be hidden of the hello that `incoming` begins with.
+    /// Hides those extensions in the hello at the start of `incoming`.
     pub(crate) fn hide_in(incoming: &mut [u8]) -> Option<Self> {
         let mut start = 0;
-        // One may stand before a second hello (RFC 8446 appendix D.4).
+        // A ChangeCipherSpec may precede a second hello (RFC 8446 appendix D.4).
         while incoming.get(start) == Some(&CHANGE_CIPHER_SPEC) {
             start += HEADER_BYTES + 1;
         }
@@ -78,7 +78,7 @@ impl HiddenExtensions {
         Some(hidden)
     }
 
-    /// A message of the transcript as the client sent it; `None` = it is so already.
+    /// Returns a message of the transcript as the client sent it; `None` = it is unchanged.
     pub(crate) fn restored(&self, message: &[u8]) -> Option<Vec<u8>> {
         if message.first() != Some(&CLIENT_HELLO) {
             return None;
@@ -95,18 +95,18 @@ impl HiddenExtensions {
     }
 }
 
-/// Whether the library would refuse the name in the extension at this place of the body.
+/// Reports whether the library would refuse the name in the extension at this offset of the body.
 fn is_refused(at: usize, hello: &ClientHello<'_>) -> bool {
     let name = hello.server_name().map(str::as_bytes);
     let Some(sent) = name.or_else(|| hello.other_name()) else {
         return false;
     };
-    // Nor does the library look for a name behind one of another type.
+    // The library also ignores a name behind one of another type.
     let is_first = hello.body().get(at + FIRST_TYPE_AT) == Some(&HOST_NAME);
     !is_first || ServerName::try_from(sent).is_err()
 }
 
-/// The byte of a message that is there in these records.
+/// Returns a byte of the message that these records carry.
 fn within_records(mut records: &mut [u8], mut at: usize) -> Option<&mut u8> {
     loop {
         let length = records.get(3..HEADER_BYTES)?;
@@ -124,7 +124,7 @@ fn within_records(mut records: &mut [u8], mut at: usize) -> Option<&mut u8> {
 mod tests {
     use super::*;
 
-    /// The message of a hello with these names, each with its type.
+    /// Builds the message of a hello with these names, each with its type.
     fn hello(names: &[(u8, &str)]) -> Vec<u8> {
         let length = |bytes: &[u8]| (bytes.len() as u16).to_be_bytes();
         let list: Vec<u8> = names
@@ -141,7 +141,7 @@ mod tests {
         [&[CLIENT_HELLO, 0][..], &length(&body), &body].concat()
     }
 
-    /// The message in records of this number of bytes.
+    /// Splits the message into records of this number of bytes.
     fn records(message: &[u8], bytes: usize) -> Vec<u8> {
         let record = |part: &[u8]| [&[22, 3, 1, 0, part.len() as u8][..], part].concat();
         message.chunks(bytes).flat_map(record).collect()
@@ -196,7 +196,7 @@ mod tests {
             (extension(0xfd00, &[2, 0, 0]), 1),
             (extension(27, &[4, 0, 1, 0, 2]), 0),
             (extension(27, &[6, 0, 1, 0, 2, 0, 1]), 1),
-            // Malformed, which the library is to refuse.
+            // Malformed: the library must refuse this one.
             (extension(27, &[5, 0, 1, 0, 1]), 0),
             (
                 [extension(27, &[4, 0, 1, 0, 1]), extension(0xfe0d, &[3]), extension(0xfd00, &[])]
@@ -206,7 +206,7 @@ mod tests {
         ] {
             let message = {
                 let named = hello(&[(0, "a-.example")]);
-                // The list of extensions is the last of the message, behind its length.
+                // The list of extensions is the last field of the message, after its length.
                 let (head, list) = named.split_at(MESSAGE_HEADER_BYTES + 2 + 32 + 1 + 4 + 2);
                 let list = [&list[2..], &extensions].concat();
                 let body =

@@ -1,10 +1,10 @@
-//! The identities of client certificates that may enter: those that an operator lists, and those
-//! that a certificate has; its PEM form; and the fingerprint that stands for it in sessions that
-//! were made under it.
+//! Reads and compares the identities of client certificates: those that an operator allows, and
+//! those in a certificate; also a certificate's PEM form, and the fingerprint that represents it in
+//! sessions made with it.
 //!
-//! Owns no trust: the chain has been verified before. Identities are compared byte by byte as the
-//! authority wrote them, but host names without regard to case (RFC 4343). One that is not valid
-//! text is none.
+//! Decides no trust: the chain has been verified before. Identities are compared byte by byte as
+//! the authority wrote them, except that host names ignore case (RFC 4343). Identities that are not
+//! valid text are ignored.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -15,15 +15,15 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 /// Length of a SHA-256 fingerprint, in bytes.
 const SHA256_BYTES: usize = 32;
 
-/// Identities that a log line names, and the most characters of each: the client wrote them.
+/// Maximum number of identities in a log line, and of characters of each: the client wrote them.
 const NAMED_MAX: usize = 8;
 const NAMED_CHARS_MAX: usize = 100;
 
-/// Alternative names of a certificate that are compared, and units. An authority may put thousands
-/// into one; with an `allow` of a thousand these are half a million comparisons, some milliseconds.
+/// Maximum number of compared alternative names, and of units. An authority may put thousands into
+/// one certificate; with an `allow` of a thousand this is half a million comparisons, some ms.
 const COMPARED_MAX: usize = 512;
 
-/// One identity that may enter.
+/// One allowed identity.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum AllowedIdentity {
     /// A DNS name among the alternative names, in lower case; `*.` stands for one label, as in
@@ -38,7 +38,7 @@ pub enum AllowedIdentity {
     CommonName(String),
     /// An organizational unit of the subject.
     OrganizationalUnit(String),
-    /// The SHA-256 of the whole certificate (DER).
+    /// SHA-256 of the whole certificate (DER).
     Fingerprint([u8; SHA256_BYTES]),
 }
 
@@ -46,7 +46,7 @@ pub enum AllowedIdentity {
 pub enum IdentityFault {
     #[error("is empty")]
     Empty,
-    /// No DNS name, with or without a wildcard.
+    /// The text is no DNS name, with or without a wildcard.
     #[error("is no DNS name; `*.` may stand at its start only, for one label")]
     Dns,
     #[error("is no URI; it begins with a scheme, and `/*` may stand at its end only")]
@@ -57,11 +57,11 @@ pub enum IdentityFault {
     Fingerprint,
 }
 
-/// Reads what an operator wrote as an identity of one kind.
+/// Reads an operator's text as an identity of one kind.
 pub type ReadIdentity = fn(&str) -> Result<AllowedIdentity, IdentityFault>;
 
 impl AllowedIdentity {
-    /// How an identity is read, by the name of its kind.
+    /// Readers of identities, by the name of the kind.
     pub const KINDS: [(&'static str, ReadIdentity); 6] = [
         ("dns", Self::dns),
         ("uri", Self::uri),
@@ -124,13 +124,13 @@ fn some(text: &str) -> Result<String, IdentityFault> {
     (!text.is_empty()).then(|| text.to_owned()).ok_or(IdentityFault::Empty)
 }
 
-/// The identities of one certificate.
+/// Identities of one certificate.
 pub(crate) struct Identities<'a> {
     fingerprint: [u8; SHA256_BYTES],
     texts: Vec<(&'static str, &'a str)>,
 }
 
-/// The identities of a certificate (DER); works with them while it is read.
+/// Calls `work` with the identities of a certificate (DER), while it is parsed.
 pub(crate) fn with_identities<T>(der: &[u8], work: impl FnOnce(&Identities<'_>) -> T) -> T {
     let read = X509Certificate::from_der(der).map(|(_, read)| read).ok();
     let texts = read.iter().flat_map(texts).collect();
@@ -139,13 +139,13 @@ pub(crate) fn with_identities<T>(der: &[u8], work: impl FnOnce(&Identities<'_>) 
 
 fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static str, &'a str)> {
     let subject = read.subject();
-    // The one that logs and PROXY headers show: of another nobody would know.
+    // Only the name that logs and PROXY headers show, because operators see no other.
     let common_names = subject.iter_common_name().take(1);
     let common_names = common_names.map(|one| ("cn", one.as_str()));
     let units =
         subject.iter_organizational_unit().take(COMPARED_MAX).map(|one| ("ou", one.as_str()));
     let of_subject = common_names.chain(units);
-    // An extension that is there twice or does not parse has no names.
+    // An extension that is duplicated or does not parse has no names.
     let alternative = read.subject_alternative_name().ok().flatten();
     let names = alternative.into_iter().flat_map(|one| &one.value.general_names).take(COMPARED_MAX);
     let alternative = names.filter_map(|name| match name {
@@ -158,7 +158,7 @@ fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static st
 }
 
 impl Identities<'_> {
-    /// Whether one of these is among them.
+    /// Reports whether one of these identities is allowed.
     pub(crate) fn are_among(&self, allowed: &[AllowedIdentity]) -> bool {
         allowed.iter().any(|one| self.have(one))
     }
@@ -181,8 +181,8 @@ impl Identities<'_> {
     }
 }
 
-/// Whether a name is meant: a certificate for `*.example` is no host of that domain, and enters
-/// only where the same pattern is listed.
+/// Reports whether a name matches: a certificate for `*.example` is no host of that domain, and
+/// matches only if the same pattern is listed.
 fn is_same_host(listed: &str, shown: &str) -> bool {
     match (listed.strip_prefix("*."), shown.split_once('.')) {
         (Some(parent), Some((label, domain))) => {
@@ -193,7 +193,7 @@ fn is_same_host(listed: &str, shown: &str) -> bool {
     }
 }
 
-/// Whether a URI is meant. Behind a wildcard no segment may lead elsewhere (RFC 3986 section
+/// Reports whether a URI matches. After a wildcard no segment may lead elsewhere (RFC 3986 section
 /// 5.2.4).
 fn is_same_uri(listed: &str, shown: &str) -> bool {
     let Some(parent) = listed.strip_suffix("/*") else {
@@ -207,7 +207,7 @@ fn is_same_uri(listed: &str, shown: &str) -> bool {
     })
 }
 
-/// Whether a mailbox is meant: only its host is without case (RFC 5280 section 7.5).
+/// Reports whether a mailbox matches: only its host ignores case (RFC 5280 section 7.5).
 fn is_same_mailbox(listed: &str, shown: &str) -> bool {
     match (listed.rsplit_once('@'), shown.rsplit_once('@')) {
         (Some((name, host)), Some((shown_name, shown_host))) => {
@@ -217,7 +217,7 @@ fn is_same_mailbox(listed: &str, shown: &str) -> bool {
     }
 }
 
-/// For the log. The texts are quoted and escaped, since the client's authority wrote them.
+/// Log format. Texts are quoted and escaped, because the client's authority wrote them.
 impl Display for Identities<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("fingerprint ")?;
@@ -235,31 +235,31 @@ impl Display for Identities<'_> {
     }
 }
 
-/// The first common name (CN) of the subject, if it is text.
+/// Returns the first common name (CN) of the subject, if it is text.
 pub fn common_name(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let name = certificate.subject().iter_common_name().next()?;
     name.as_str().ok().map(str::to_owned)
 }
 
-/// The certificate as one `CERTIFICATE` block (RFC 7468).
+/// Encodes the certificate as one `CERTIFICATE` block (RFC 7468).
 pub fn pem(der: &[u8]) -> Option<String> {
     pem_rfc7468::encode_string("CERTIFICATE", LineEnding::LF, der).ok()
 }
 
 pub const FINGERPRINT_BYTES: usize = 8;
 
-/// The first bytes of a certificate's SHA-256: enough to tell those of one service apart, and
-/// nobody gains by finding two of the same.
+/// First bytes of a certificate's SHA-256: enough to distinguish those of one service, and an
+/// attacker gains nothing by a collision.
 pub type Fingerprint = [u8; FINGERPRINT_BYTES];
 
-/// The SHA-256 of some bytes.
+/// Returns the SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = digest::digest(&digest::SHA256, bytes);
     *digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// The fingerprint of a certificate (DER).
+/// Returns the fingerprint of a certificate (DER).
 pub(crate) fn fingerprint_of(certificate: &[u8]) -> Fingerprint {
     *sha256(certificate).first_chunk().expect("SHA-256 has 32 bytes")
 }
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(read("fingerprint", &colons), Ok(AllowedIdentity::Fingerprint([0xab; 32])));
     }
 
-    /// Whether a certificate with these names (the first is its CN) may enter by one rule.
+    /// Reports whether one rule allows a certificate with these names (the first is its CN).
     fn enters(names: &[&str], kind: &str, listed: &str) -> bool {
         let root = Authority::root("root");
         let leaf = root.leaf(names).unit("ops, night").issue();

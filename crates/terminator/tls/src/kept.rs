@@ -1,28 +1,28 @@
-//! Things made of files, for as long as a plan uses them: what many services name is read once,
-//! and a reload makes anew what has changed.
+//! Keeps objects made from files as long as a plan uses them: a file that many services name is
+//! read once, and a reload rebuilds only what has changed.
 //!
-//! Owns nothing that is in use, and keeps neither a file's bytes nor a key: of each file it knows
-//! the SHA-256, by which alone the same bytes are recognised, whatever their time and place.
+//! Owns no object in use, and stores neither a file's bytes nor a key: it recognises a file by its
+//! SHA-256 alone, whatever its time and place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-/// Entries from which on those are looked for that nobody uses.
+/// Number of entries at which the first sweep removes unused ones.
 const ENTRIES_BEFORE_SWEEP: usize = 64;
 
-/// The SHA-256 of all that decides what is made.
+/// SHA-256 of all inputs that decide the object.
 pub(crate) type KeptName = [u8; 32];
 
-/// Things made of files, by their names.
+/// Objects made from files, by name.
 #[derive(Debug)]
 pub(crate) struct Kept<T>(Mutex<KeptEntries<T>>);
 
 #[derive(Debug)]
 struct KeptEntries<T> {
     known: BTreeMap<KeptName, Weak<T>>,
-    /// At so many the next sweep comes: at twice those that were in use at the last one.
+    /// Number of entries at which the next sweep runs: twice those in use after the last one.
     sweep_at: usize,
 }
 
@@ -32,7 +32,7 @@ impl<T> Kept<T> {
         Self(Mutex::new(entries))
     }
 
-    /// The one of that name that is in use somewhere, else a new one. What cannot be made is not
+    /// Returns the object of that name that is in use, else makes a new one. Failures are not
     /// remembered.
     pub(crate) fn find_or_make<E>(
         &self,
@@ -43,7 +43,7 @@ impl<T> Kept<T> {
         if let Some(known) = known {
             return Ok(known);
         }
-        // Others are not kept waiting for it; two may make the same, and one is used by more.
+        // No lock is held: two threads may make the same object, and the table keeps the last.
         let made = Arc::new(make()?);
         let mut entries = self.entries();
         if entries.known.len() >= entries.sweep_at {
@@ -59,11 +59,11 @@ impl<T> Kept<T> {
     }
 }
 
-/// The name of what is made of these parts, in this order.
+/// Returns the name of an object made from these parts, in this order.
 pub(crate) fn name_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> KeptName {
     let mut context = Context::new(&SHA256);
     for part in parts {
-        // The lengths tell `ab`, `c` from `a`, `bc`.
+        // The lengths distinguish `ab`, `c` from `a`, `bc`.
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }

@@ -1,16 +1,15 @@
-//! The secrets of connections in the form of `SSLKEYLOGFILE`, for those who debug with a capture.
+//! Queues the secrets of connections in the form of `SSLKEYLOGFILE`, for debugging with a capture.
 //!
-//! Owns the lines that wait to be written, one queue for the process, as there is one file. A
-//! handshake leaves its lines and never waits: what finds no room is dropped and counted. Who
-//! writes them is the caller's.
+//! One queue for the process, because there is one file. A handshake adds its lines and never
+//! waits: lines beyond the limit are dropped and counted. The caller writes them.
 
 use std::fmt::Write;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Bytes of lines that wait: the secrets of a thousand handshakes.
+/// Maximum size of the queue in bytes: the secrets of a thousand handshakes.
 const LINES_BYTES_MAX: usize = 1 << 20;
 
-/// Lines for the file, and how many were dropped since the last time.
+/// Lines for the file, and how many were dropped since the last call.
 #[derive(Debug, Default)]
 pub struct KeyLines {
     /// Whole lines, each with its line feed.
@@ -18,7 +17,7 @@ pub struct KeyLines {
     pub dropped: u64,
 }
 
-/// How many lines there were since the process began.
+/// Numbers of lines since the process began.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeyLineCounts {
     pub logged: u64,
@@ -38,7 +37,7 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
 
 static CHANGED: Condvar = Condvar::new();
 
-/// Leaves a line: a label, the client's random and the secret (RFC 9850 section 2).
+/// Queues a line: a label, the client's random and the secret (RFC 9850 section 2).
 pub(crate) fn add(label: &str, client_random: &[u8], secret: &[u8]) {
     let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
     let bytes = label.len() + 2 * (client_random.len() + secret.len()) + 3;
@@ -61,7 +60,7 @@ pub(crate) fn add(label: &str, client_random: &[u8], secret: &[u8]) {
     CHANGED.notify_one();
 }
 
-/// Takes the lines that wait; waits for some if there are none.
+/// Takes the queued lines; waits for some if there are none.
 pub fn take() -> KeyLines {
     let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_empty =
@@ -70,7 +69,7 @@ pub fn take() -> KeyLines {
     std::mem::take(&mut waiting.unwrap_or_else(PoisonError::into_inner).lines)
 }
 
-/// Takes the lines that wait, if there are any.
+/// Takes the queued lines, if there are any.
 pub fn take_rest() -> KeyLines {
     std::mem::take(&mut WAITING.lock().unwrap_or_else(PoisonError::into_inner).lines)
 }
@@ -79,8 +78,8 @@ pub fn counts() -> KeyLineCounts {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner).counts
 }
 
-/// Whether a line has the form: a label, 32 bytes and a secret. One that another process sends is
-/// written only then.
+/// Reports whether a line has the form: a label, 32 bytes and a secret. A line from another process
+/// is written only if so.
 pub fn is_key_line(line: &str) -> bool {
     let is_hex = |text: &str| {
         text.len().is_multiple_of(2) && text.bytes().all(|byte| byte.is_ascii_hexdigit())

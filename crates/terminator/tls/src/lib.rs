@@ -2,7 +2,7 @@
 //! The only data-plane crate that names the TLS library.
 #![forbid(unsafe_code)]
 
-// A file of the tests belongs to a fuzz target too, which has no other name for it.
+// A test file is shared with a fuzz target, which knows this crate by this name only.
 #[cfg(test)]
 extern crate self as tls;
 

@@ -1,7 +1,7 @@
-//! The choice of a client's certificate: by server name, by what is valid now, then by what the
+//! Chooses a client's certificate: by server name, by current validity, then by the keys that the
 //! client can verify.
 //!
-//! Pure: owns the index and the rules, neither certificates nor a hello's parsing. An index costs
+//! Pure: holds the index and the rules, neither certificates nor a hello's parsing. An index costs
 //! about a hundred bytes a name, so that ten thousand names stay cheap.
 
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use crate::certificate::KeyKind;
 use crate::options::{Suite, UnknownName, Version};
 use crate::validity::Validity;
 
-/// The most bytes of a host name (RFC 1035 section 2.3.4, as text and without the last dot).
+/// Maximum length of a host name (RFC 1035 section 2.3.4, as text and without the last dot).
 const NAME_BYTES_MAX: usize = 253;
 
-/// The facts of one certificate that the index needs.
+/// Facts about one certificate that the index needs.
 #[derive(Clone, Copy, Debug)]
 pub struct NameEntry<'a> {
-    /// The certificate's names: lower case, no trailing dot.
+    /// Names of the certificate: lower case, no trailing dot.
     pub names: &'a [Box<str>],
-    /// The kind of its key.
+    /// Kind of the certificate's key.
     pub kind: KeyKind,
     pub validity: Validity,
 }
@@ -30,18 +30,18 @@ pub enum NoCertificate {
     NameMissing,
     /// No certificate has the name and unknown names are refused.
     NameUnknown,
-    /// None that would do is of a kind that the client can verify.
+    /// No suitable certificate is of a kind that the client can verify.
     KindUnusable,
 }
 
-/// Server names -> numbers of certificates, in the order in which they were given.
+/// Index of server names to numbers of certificates, in the order in which they were given.
 #[derive(Debug)]
 pub struct Index {
     exact: HashMap<Box<str>, Slots>,
-    /// Keyed by what follows `*.`.
+    /// Certificates by the name behind `*.`.
     wildcard: HashMap<Box<str>, Slots>,
     default: Slots,
-    /// For each kind that the default has not the first certificate of all, whatever its names.
+    /// First certificate of each kind that the default lacks, whatever its names.
     any: Slots,
     unknown: UnknownName,
     facts: Vec<IndexedFacts>,
@@ -53,12 +53,12 @@ struct IndexedFacts {
     validity: Validity,
 }
 
-/// The certificates of one name.
+/// Certificates of one name.
 #[derive(Clone, Debug, Default)]
 struct Slots {
     first: [Option<NonZeroU32>; KeyKind::ALL.len()],
-    /// Certificates behind the first of their kind that are valid when none before them is: a
-    /// renewed certificate may lie beside the old one.
+    /// Further certificates that are valid when none before them of their kind is: a renewed
+    /// certificate may be listed beside the old one.
     others: Box<[u32]>,
 }
 
@@ -88,14 +88,14 @@ impl Index {
         index
     }
 
-    /// The number of the certificate for a client that asks for `name` and can use `usable`, at
-    /// `now` (Unix seconds): that of the exact name, else of a wildcard, else (if unknown names are
-    /// not refused) the default. A name whose certificates the client cannot use counts as not
-    /// found, so that the next best is served rather than nothing.
+    /// Returns the number of the certificate for a client that requests `name` and can use
+    /// `usable`, at `now` (Unix seconds): that of the exact name, else of a wildcard, else (if
+    /// unknown names are not refused) the default. A name whose certificates the client cannot use
+    /// counts as unknown, so that the next best is served rather than none.
     ///
-    /// Among those for one name one that is valid comes before one that is not, then the kind
-    /// decides, then their order. If the name has no valid one, neither exactly nor by a wildcard,
-    /// the one that ends last is served: a client may know better than this host's clock.
+    /// Among the certificates of one name, validity decides first, then the kind, then the order.
+    /// If the name has no valid certificate, neither exactly nor by a wildcard, the one that ends
+    /// last is served, because this host's clock may be wrong and the client's right.
     pub fn choose(
         &self,
         name: Option<&str>,
@@ -120,7 +120,7 @@ impl Index {
         }
     }
 
-    /// The numbers of certificates that no client gets, at `now` (Unix seconds) or later.
+    /// Returns the numbers of certificates that no client gets, at `now` (Unix seconds) or later.
     pub fn unused(&self, now: i64) -> Vec<usize> {
         let mut used = vec![false; self.facts.len()];
         for (_, slots) in self.all_slots() {
@@ -134,7 +134,7 @@ impl Index {
         (0..used.len()).filter(|number| !used[*number]).collect()
     }
 
-    /// For each certificate whether a client can get it at `now` (Unix seconds).
+    /// Returns for each certificate whether a client can get it at `now` (Unix seconds).
     pub fn served(&self, now: i64) -> Vec<bool> {
         let mut served = vec![false; self.facts.len()];
         for (usable, slots) in self.all_slots() {
@@ -151,7 +151,7 @@ impl Index {
         served
     }
 
-    /// The certificates of all names and of the default, once for each kind of key.
+    /// Returns the certificates of all names and of the default, once for each kind of key.
     fn all_slots(&self) -> impl Iterator<Item = (Usable, &Slots)> {
         let default = (self.unknown == UnknownName::Default).then_some(&self.default);
         let named = self.exact.values().chain(self.wildcard.values());
@@ -166,7 +166,7 @@ impl Index {
         default.or_else(|| self.any_for(usable, now)).ok_or(NoCertificate::KindUnusable)
     }
 
-    /// Any certificate of a kind that the default has not; one that is valid if there is one.
+    /// Returns any certificate of a kind that the default lacks, preferably a valid one.
     fn any_for(&self, usable: Usable, now: i64) -> Option<usize> {
         let mut kinds = KeyKind::ALL.into_iter();
         let kind = kinds.find(|kind| usable.contains(*kind) && self.any.at(*kind).is_some())?;
@@ -180,19 +180,19 @@ impl Index {
         valid.or_else(|| self.last(slots, usable))
     }
 
-    /// The first that is valid, of the most preferred kind that has one.
+    /// Returns the first valid certificate of the most preferred kind that has one.
     fn valid(&self, slots: &Slots, usable: Usable, now: i64) -> Option<usize> {
         let mut candidates = self.candidates(slots, usable);
         candidates.find(|number| self.facts[*number].validity.contains(now))
     }
 
-    /// The one that ends last.
+    /// Returns the certificate that ends last.
     fn last(&self, slots: &Slots, usable: Usable) -> Option<usize> {
         let end = |number: &usize| std::cmp::Reverse(self.facts[*number].validity.until);
         self.candidates(slots, usable).min_by_key(end)
     }
 
-    /// The certificates of a usable kind, the most preferred kind first, then in their order.
+    /// Returns the certificates of usable kinds, most preferred kind first, then in their order.
     fn candidates<'s>(
         &'s self,
         slots: &'s Slots,
@@ -206,7 +206,7 @@ impl Index {
         })
     }
 
-    /// Whether others of the same kind take its place from `now` on.
+    /// Reports whether others of the same kind replace this certificate from `now` on.
     fn is_hidden(&self, slots: &Slots, number: usize, now: i64) -> bool {
         let IndexedFacts { kind, validity } = self.facts[number];
         let mut rivals = self.candidates(slots, Usable::NONE.with(kind));
@@ -238,7 +238,7 @@ impl Index {
         }
     }
 
-    /// The certificates that stand under the first name of this one.
+    /// Returns the certificates under the first name of this one.
     fn siblings(&self, entry: NameEntry<'_>) -> Slots {
         let found = entry.names.first().and_then(|name| match wildcard_parent(name) {
             Some(parent) => self.wildcard.get(parent),
@@ -253,7 +253,7 @@ impl Index {
 }
 
 impl Slots {
-    /// Takes the number unless one of its kind is there that is valid whenever this one is.
+    /// Adds the number, unless one of its kind is present that is valid whenever this one is.
     fn fill(&mut self, facts: &[IndexedFacts], number: usize) {
         let IndexedFacts { kind, validity } = facts[number];
         let one_based = u32::try_from(number + 1).ok().and_then(NonZeroU32::new);
@@ -272,7 +272,7 @@ impl Slots {
         }
     }
 
-    /// The first of a kind.
+    /// Returns the first certificate of a kind.
     fn at(&self, kind: KeyKind) -> Option<usize> {
         self.first[kind as usize].map(|one_based| one_based.get() as usize - 1)
     }
@@ -283,19 +283,19 @@ impl Slots {
     }
 }
 
-/// The kinds of keys whose signatures a client can verify.
+/// Kinds of keys whose signatures a client can verify.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Usable(u8);
 
 impl Usable {
     pub const NONE: Self = Self(0);
 
-    /// The kinds that a client of `version` can use which offers these signature schemes, cipher
-    /// suites and groups (IANA numbers), on a service with suites `ours`.
+    /// Returns the kinds that a client of `version` with these signature schemes, cipher suites and
+    /// groups (IANA numbers) can use, on a service with suites `ours`.
     ///
-    /// In TLS 1.3 the schemes decide alone (RFC 8446 section 4.2.3). In TLS 1.2 the suite names
-    /// the kind of key too, and the client's groups limit an ECDSA key's curve (RFC 8422
-    /// section 5.1); a client that lists no groups does not limit it.
+    /// In TLS 1.3 the schemes alone decide (RFC 8446 section 4.2.3). In TLS 1.2 the suite also
+    /// names the kind of key, and the client's groups limit an ECDSA key's curve (RFC 8422 section
+    /// 5.1); a client that lists no groups does not limit it.
     pub fn of(
         version: Version,
         schemes: impl Iterator<Item = u16>,
@@ -310,7 +310,7 @@ impl Usable {
         }
     }
 
-    /// The kinds that such a client of TLS 1.2 can use where nothing is signed.
+    /// Returns the kinds that such a client of TLS 1.2 can use if no signature is made.
     pub fn without_signature(
         suites: impl Iterator<Item = u16>,
         groups: impl Iterator<Item = u16>,
@@ -324,7 +324,7 @@ impl Usable {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// Whether this kind is among them.
+    /// Reports whether this kind is included.
     pub fn contains(self, kind: KeyKind) -> bool {
         self.0 & 1 << kind as u8 != 0
     }
@@ -378,13 +378,13 @@ impl Usable {
     }
 }
 
-/// The name behind `*.` in a wildcard of the only form that is honoured: a whole label, the
-/// leftmost (RFC 9525 section 6.3).
+/// Returns the name behind `*.` in the only supported form of wildcard: a whole label, the leftmost
+/// (RFC 9525 section 6.3).
 fn wildcard_parent(name: &str) -> Option<&str> {
     name.strip_prefix("*.")
 }
 
-/// The name in lower case and without its trailing dot; `None` if it is too long to be one.
+/// Returns the name in lower case and without its trailing dot; `None` if it is too long.
 fn lower_case<'a>(name: &str, buffer: &'a mut [u8; NAME_BYTES_MAX]) -> Option<&'a str> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let lower = buffer.get_mut(..name.len())?;
@@ -486,7 +486,7 @@ mod tests {
             (&site, Some("other.test"), RSA, Ok(1)),
             (&site, Some("only-ecdsa.test"), RSA, Ok(1)),
             (&site, Some("a.test"), Usable::NONE, UNUSABLE),
-            // Of any kind rather than none.
+            // Any kind rather than no certificate.
             (&mixed, None, RSA, Ok(1)),
             (&mixed, Some("a.test"), RSA, Ok(1)),
             (&nameless, None, BOTH, Ok(0)),
@@ -548,9 +548,9 @@ mod tests {
         for (name, usable, now, expected) in [
             ("a.test", BOTH, NOW, 1),
             ("x.a.test", BOTH, NOW, 3),
-            // Nothing else is there for clients that can verify only this kind.
+            // Clients that can verify only this kind have no other choice.
             ("a.test", ECDSA, NOW, 0),
-            // All are over: that of the exact name.
+            // All are over: the exact name counts.
             ("x.a.test", BOTH, 5000, 2),
             ("b.test", BOTH, NOW, 5),
         ] {
@@ -578,7 +578,7 @@ mod tests {
         for (version, schemes, suites, groups, expected) in [
             (v13, &[0x0403, 0x0804][..], &[][..], &[][..], BOTH),
             (v13, &[0x0806], &[], &[], RSA),
-            // PKCS #1 v1.5 is for certificates there, SHA-1 for nothing.
+            // In TLS 1.3, PKCS #1 v1.5 is for certificates only, and SHA-1 is not allowed at all.
             (v13, &[0x0401, 0x0203], &[], &[], Usable::NONE),
             (v12, all, &[0xc02b, 0xc02f], &[], BOTH),
             (v12, all, &[0xc02f], &[0x0017], RSA),
@@ -590,7 +590,7 @@ mod tests {
             let found = usable(version, schemes, suites, groups, Suite::ALL);
             assert_eq!(found, expected, "{schemes:x?} {suites:x?} {groups:x?}");
         }
-        // A suite that we do not speak makes no key usable.
+        // A suite that we do not support makes no key usable.
         let ours = [Suite::EcdheRsaAes128GcmSha256];
         let found = usable(v12, all, &[0xc02b, 0xc02f], &[0x0017], &ours);
         assert_eq!(found, RSA);

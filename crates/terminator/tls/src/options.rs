@@ -1,4 +1,4 @@
-//! The options of a service's TLS: bytes and choices, never paths to open.
+//! Options of a service's TLS: bytes and choices, never paths to open.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,64 +11,64 @@ use crate::challenge::TlsChallenges;
 use crate::identity::{AllowedIdentity, sha256};
 use crate::key_holder::KeyHolder;
 
-/// The least that the plaintext of a record can be limited to: the least that clients can ask for
+/// Minimum to which the plaintext of a record can be limited: the minimum that clients can request
 /// by max_fragment_length (RFC 6066 section 4).
 pub const RECORD_BYTES_MIN: usize = 512;
 
-/// The TLS of a service's front.
+/// TLS of a service's front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
-    /// In the order of the configuration: the first is the default for unknown names.
+    /// Certificates in the order of the configuration: the first is the default for unknown names.
     pub certificates: Vec<CertificateSource>,
-    /// The fate of the service if one of them cannot be served.
+    /// Effect on the service if one of them cannot be served.
     pub bad_certificate: BadCertificate,
-    /// The faults of certificates that were left out before.
+    /// Faults of certificates that were left out before.
     pub skipped: Vec<String>,
-    /// The answer to a client whose name no certificate has.
+    /// Answer to a client whose name no certificate has.
     pub unknown_name: UnknownName,
-    /// The lowest version spoken.
+    /// Lowest supported version.
     pub version_min: Version,
-    /// The highest version spoken.
+    /// Highest supported version.
     pub version_max: Version,
-    /// The suites and their order.
+    /// Suites and their order.
     pub suites: Suites,
-    /// The groups in the order of our preference.
+    /// Groups in the order of our preference.
     pub groups: Vec<Group>,
     /// Application protocols (RFC 7301) in the order of our preference; empty = none negotiated.
     pub alpn: Vec<Vec<u8>>,
-    /// Whether and how clients show certificates.
+    /// Whether and how clients are authenticated.
     pub client: ClientVerification,
     /// Whether sessions are resumed at all.
     pub resumption: bool,
-    /// The place of sessions of TLS 1.3.
+    /// Location of sessions of TLS 1.3.
     pub tls13_sessions: Tls13Sessions,
-    /// The groups by which sessions are resumed.
+    /// Groups by which sessions are resumed.
     pub resumption_group: ResumptionGroup,
-    /// Whose sessions are not resumed, though they are good.
+    /// Certificates whose sessions are not resumed, though they are valid.
     pub replaced: ReplacedCertificates,
-    /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
+    /// Maximum plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
-    /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
+    /// Whether the secrets of connections are written to the key log ([`crate::key_log`]).
     pub key_log: bool,
-    /// Whether certificates are compressed (RFC 8879) for clients that take them so.
+    /// Whether certificates are compressed (RFC 8879) for clients that accept it.
     pub certificate_compression: bool,
-    /// Served where `certificates` is empty; `None` = that is a fault.
+    /// Certificate served if `certificates` is empty; `None` = that is a fault.
     pub placeholder: Option<Placeholder>,
-    /// The answers to authorities that validate us.
+    /// Answers to authorities that validate our names.
     pub challenges: TlsChallenges,
 }
 
-/// A self-signed certificate in the place of those that are not there yet.
+/// A self-signed certificate in place of certificates that do not exist yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Placeholder {
-    /// The names that it is for; empty = none in particular.
+    /// Names in the certificate; empty = none in particular.
     pub names: Vec<String>,
-    /// The certificate that is missing, as a sentence without a full stop.
+    /// The missing certificate, as a sentence without a full stop.
     pub why: String,
 }
 
 impl ServerOptions {
-    /// The options of a service whose configuration names certificates alone.
+    /// Returns the options of a service whose configuration names only certificates.
     pub fn new(certificates: Vec<CertificateSource>) -> Self {
         Self {
             certificates,
@@ -94,83 +94,83 @@ impl ServerOptions {
     }
 }
 
-/// The TLS of a service's back: we are the client of its servers.
+/// TLS of a service's back: we are the client of its servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientOptions {
-    /// How servers' certificates are verified; `None` = not at all.
+    /// Verification of servers' certificates; `None` = they are not verified.
     pub verification: Option<ServerVerification>,
     /// SHA-256 of the public keys (SubjectPublicKeyInfo, DER) that servers may have; empty = any.
     pub pins: Vec<[u8; 32]>,
-    /// The name that a server's certificate must have.
+    /// Name that a server's certificate must have.
     pub name: ExpectedName,
-    /// The certificate for servers that ask for one.
+    /// Certificate for servers that request one.
     pub certificate: Option<CertificateSource>,
-    /// The lowest version spoken.
+    /// Lowest supported version.
     pub version_min: Version,
-    /// The highest version spoken.
+    /// Highest supported version.
     pub version_max: Version,
-    /// The suites and their order.
+    /// Suites and their order.
     pub suites: Suites,
-    /// The groups in the order of our preference.
+    /// Groups in the order of our preference.
     pub groups: Vec<Group>,
     /// Application protocols (RFC 7301) that are offered.
     pub alpn: OfferedAlpn,
     /// Whether sessions are resumed.
     pub resumption: bool,
-    /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
+    /// Whether the secrets of connections are written to the key log ([`crate::key_log`]).
     pub key_log: bool,
-    /// Whether certificates may come compressed (RFC 8879), and ours goes so.
+    /// Whether certificates may be compressed (RFC 8879), in both directions.
     pub certificate_compression: bool,
 }
 
-/// The authorities that a server's chain may lead to, and the lists of what is revoked.
+/// Authorities to which a server's chain may lead, and revocation lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerVerification {
     /// Bundles of authorities.
     pub authorities: Vec<PemSource>,
-    /// Whether they are this host's own: what cannot be used of them is passed over.
+    /// Whether these are this host's own authorities: unusable ones are skipped.
     pub are_of_host: bool,
     /// Certificate revocation lists.
     pub crls: Vec<PemSource>,
-    /// The treatment of a list past its nextUpdate.
+    /// Treatment of a list past its nextUpdate.
     pub expired_lists: ExpiredLists,
 }
 
-/// The name that a server's certificate must have, and the SNI that it is sent.
+/// Name that a server's certificate must have, and the SNI sent to it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ExpectedName {
-    /// The host of the server's address.
+    /// Host of the server's address.
     OfServer,
     /// This DNS name or IP address.
     Fixed(String),
-    /// The name that the client asked for; without one, the host of the server's address.
+    /// Name that the client requested; without one, the host of the server's address.
     OfClient,
 }
 
-/// The application protocols that servers are offered.
+/// Application protocols offered to servers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OfferedAlpn {
-    /// The one that was negotiated with the client, if any.
+    /// The protocol negotiated with the client, if any.
     OfClient,
-    /// These; empty = none.
+    /// These protocols; empty = none.
     Fixed(Vec<Vec<u8>>),
 }
 
-/// The effect of a certificate that cannot be served on the others.
+/// Effect of an unusable certificate on the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BadCertificate {
     /// The whole configuration is refused.
     Refuse,
-    /// It is left out, and the others are served.
+    /// The certificate is left out, and the others are served.
     Skip,
 }
 
-/// Certificates that the service showed once.
+/// Certificates that the service used to serve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplacedCertificates {
-    /// Sessions made under these are not resumed.
+    /// Certificates whose sessions are not resumed.
     pub revoked: Vec<PemSource>,
-    /// Whether sessions made under others that the service has no more are.
+    /// Whether sessions made with other certificates that the service no longer has are resumed.
     pub resume: bool,
 }
 
@@ -180,47 +180,47 @@ impl Default for ReplacedCertificates {
     }
 }
 
-/// The place of sessions of TLS 1.3.
+/// Location of sessions of TLS 1.3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Tls13Sessions {
-    /// With the client, in tickets that any host with the same keys opens.
+    /// Tickets of the client, which any host with the same keys opens.
     Tickets,
-    /// In the session cache of this host, each for one connection.
+    /// Session cache of this host, each session for one connection.
     Cache {
-        /// Early data (RFC 8446 section 2.3) taken from a client, in bytes; 0 = none.
+        /// Maximum early data (RFC 8446 section 2.3) of a client, in bytes; 0 = none.
         early_data_bytes_max: u32,
     },
 }
 
-/// The groups by which a session of TLS 1.3 is resumed that began with ML-KEM.
+/// Groups for resuming a session of TLS 1.3 that began with ML-KEM.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ResumptionGroup {
-    /// As in full handshakes.
+    /// The groups of full handshakes.
     Session,
-    /// A classical one alone, if the client has sent a key share for it: what the session's key
-    /// protects is safe from who records it all the same.
+    /// A classical group alone, if the client sent a key share for it: data protected by the
+    /// session's key is still safe from recording.
     Classical,
 }
 
 /// A certificate chain with its key, as PEM.
 #[derive(Clone, PartialEq)]
 pub struct CertificateSource {
-    /// The path that it came from, for messages.
+    /// Path of the chain, for messages.
     pub place: String,
     /// One or more `CERTIFICATE` blocks, leaf first; may hold the key too.
     pub chain_pem: Vec<u8>,
-    /// The private key; `None` = it is in `chain_pem`.
+    /// Private key; `None` = it is in `chain_pem`.
     pub key_pem: Option<Vec<u8>>,
-    /// The path that the key came from, if apart.
+    /// Path of the key, if it is a separate file.
     pub key_place: Option<String>,
     /// A DER-encoded OCSP response to staple.
     pub ocsp_der: Option<Vec<u8>>,
-    /// Who signs, if a reference stands in the place of the key.
+    /// Process that signs, if a reference replaces the key.
     pub holder: KeyHolder,
 }
 
 impl CertificateSource {
-    /// A chain with its key in the same PEM text, and nothing to staple.
+    /// Creates a source with the key in the chain's PEM text, and no OCSP response.
     pub fn whole(place: &str, pem: impl Into<Vec<u8>>) -> Self {
         Self {
             place: place.to_owned(),
@@ -233,7 +233,7 @@ impl CertificateSource {
     }
 }
 
-/// Nor may it stay in memory that is free.
+/// Erases the key, so that it does not stay in freed memory.
 impl Drop for CertificateSource {
     fn drop(&mut self) {
         self.chain_pem.zeroize();
@@ -241,24 +241,23 @@ impl Drop for CertificateSource {
     }
 }
 
-/// A private key must not reach a log.
+/// Hides the private key from logs.
 impl fmt::Debug for CertificateSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CertificateSource").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-/// Some PEM and where it came from.
+/// PEM text and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PemSource {
-    /// A path, for messages.
+    /// Path, for messages.
     pub place: String,
-    /// The text.
     pub pem: PemText,
 }
 
-/// A text that is not secret. Cloning shares it: a host's bundle of authorities has 200 KB, and
-/// each service that speaks TLS to servers may go by it.
+/// A text that is not secret. Clones share it: a host's bundle of authorities has 200 KB, and each
+/// service with TLS to its servers may use it.
 #[derive(Clone)]
 pub struct PemText(Arc<HashedText>);
 
@@ -268,7 +267,7 @@ struct HashedText {
 }
 
 impl PemText {
-    /// The SHA-256 of its bytes.
+    /// Returns the SHA-256 of the bytes.
     pub(crate) fn sha256(&self) -> &[u8] {
         self.0.sha256.get_or_init(|| sha256(&self.0.bytes))
     }
@@ -300,23 +299,23 @@ impl fmt::Debug for PemText {
     }
 }
 
-/// The answer to a client whose server name no certificate has.
+/// Answer to a client whose server name no certificate has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UnknownName {
     /// The first certificate.
     Default,
     /// The alert `unrecognized_name` (RFC 6066).
     Refuse,
-    /// That alert to a client that sends a name, and the first certificate to one that sends none.
+    /// The alert for a client that sends a name, and the first certificate for one without.
     RefuseNamed,
 }
 
-/// The cipher suites and their order.
+/// Cipher suites and their order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Suites {
-    /// All that the library has, cheapest on this CPU first.
+    /// All suites of the library, cheapest on this CPU first.
     Auto,
-    /// These, in this order.
+    /// These suites, in this order.
     Listed(Vec<Suite>),
 }
 
@@ -329,20 +328,20 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All of them, in the order of their default preference.
+            /// All values, in the order of their default preference.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The number on the wire (IANA's registry).
+            /// Returns the number on the wire (IANA's registry).
             pub fn code(self) -> u16 {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// The standard name (IANA's registry).
+            /// Returns the standard name (IANA's registry).
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The one with that number.
+            /// Returns the value with that number.
             pub fn from_code(code: u16) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.code() == code)
             }
@@ -366,12 +365,12 @@ named! {
 }
 
 impl Suite {
-    /// The one version that it is for: RFC 8446 B.4 gave TLS 1.3, and only it, 0x13xx.
+    /// Returns the only version of the suite: RFC 8446 B.4 gave TLS 1.3, and only it, 0x13xx.
     pub fn version(self) -> Version {
         if self.code() >> 8 == 0x13 { Version::Tls13 } else { Version::Tls12 }
     }
 
-    /// The cipher of its records.
+    /// Returns the cipher of the records.
     pub fn cipher(self) -> Cipher {
         match self {
             Self::Tls13Aes128GcmSha256
@@ -386,7 +385,7 @@ impl Suite {
         }
     }
 
-    /// OpenSSL's name, which the PROXY protocol's receivers know it by.
+    /// Returns OpenSSL's name, which receivers of the PROXY protocol know.
     pub fn openssl_name(self) -> &'static str {
         match self {
             Self::EcdheEcdsaAes128GcmSha256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -411,47 +410,47 @@ named! {
 }
 
 impl Group {
-    /// Whether ML-KEM is a part of it.
+    /// Reports whether the group includes ML-KEM.
     pub fn is_hybrid(self) -> bool {
         self == Self::X25519MlKem768
     }
 }
 
-/// Whether and how clients show certificates; by default they do not.
+/// Whether and how clients are authenticated; by default they are not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientVerification {
-    /// Whether one is asked for.
+    /// Whether a certificate is requested.
     pub mode: ClientMode,
-    /// Who may have issued it; empty only if the mode is `None`.
+    /// Authorities that may have issued it; empty only if the mode is `None`.
     pub authorities: Vec<PemSource>,
     /// Certificate revocation lists.
     pub crls: Vec<PemSource>,
-    /// The treatment of a list past its nextUpdate.
+    /// Treatment of a list past its nextUpdate.
     pub expired_lists: ExpiredLists,
     /// Identities, one of which a certificate must have; empty = any certificate that verifies.
     pub allow: Vec<AllowedIdentity>,
-    /// Whether clients are not told which authorities these are.
+    /// Whether the request omits the names of these authorities.
     pub omits_names: bool,
 }
 
-/// The treatment of clients whose issuer's revocation list is past its nextUpdate.
+/// Treatment of clients whose issuer's revocation list is past its nextUpdate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ExpiredLists {
-    /// They are refused: what was revoked since is unknown.
+    /// Clients are refused: later revocations are unknown.
     #[default]
     Refuse,
-    /// It counts as it stands.
+    /// The list is used as it is.
     Accept,
 }
 
-/// Whether a client certificate is asked for.
+/// Whether a client certificate is requested.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClientMode {
-    /// Not asked for.
+    /// Not requested.
     #[default]
     None,
-    /// Asked for; a client without one is served, one that does not verify is refused.
+    /// Requested; a client without one is served, one that does not verify is refused.
     Optional,
-    /// Asked for; a client without one is refused.
+    /// Requested; a client without one is refused.
     Required,
 }

@@ -1,8 +1,7 @@
-//! Passwords encrypted with RSA: what MySQL's plugins send where a connection has no TLS.
+//! Encrypts and decrypts passwords with RSA, as MySQL's plugins send them without TLS.
 //!
-//! Owns RSA-OAEP with SHA-1 (RFC 8017 section 7.1) in both directions, which is what
-//! `sha256_password` and `caching_sha2_password` prescribe. Which password goes where is decided in
-//! [`wire::starttls`].
+//! Implements RSA-OAEP with SHA-1 (RFC 8017 section 7.1) in both directions, as `sha256_password`
+//! and `caching_sha2_password` prescribe. [`wire::starttls`] decides which password goes where.
 
 use std::sync::LazyLock;
 
@@ -16,8 +15,8 @@ use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
 use wire::starttls::PasswordTask;
 
-/// The password for the holder of a public key in PEM (2048 to 8192 bits); `None` = the key is no
-/// such key, or the password is too long for it: 214 bytes for 2048 bits.
+/// Encrypts a password for the holder of a public key in PEM (2048 to 8192 bits); `None` = the key
+/// is no such key, or the password is too long for it: 214 bytes for 2048 bits.
 fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     let key = SubjectPublicKeyInfoDer::from_pem_slice(key).ok()?;
     let key = PublicEncryptingKey::from_der(&key).ok()?;
@@ -27,7 +26,7 @@ fn encrypt(key: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     Some(written.ok()?.to_vec())
 }
 
-/// Does what a dialog wants done; `None` = it cannot be.
+/// Performs a dialog's task; `None` = it failed.
 pub fn perform(task: PasswordTask) -> Option<Vec<u8>> {
     match task {
         PasswordTask::Encrypt { key, password } => encrypt(&key, &password),
@@ -36,8 +35,8 @@ pub fn perform(task: PasswordTask) -> Option<Vec<u8>> {
     }
 }
 
-/// Makes the key that clients without TLS encrypt for, if there is none yet, which takes some
-/// 100 ms of CPU. It lasts as long as the process: clients ask for it each time.
+/// Generates the key that clients without TLS encrypt for, if there is none yet, which takes some
+/// 100 ms of CPU. It lives as long as the process, because clients request it each time.
 pub fn prepare() {
     own_key();
 }
@@ -54,7 +53,7 @@ struct PasswordKey {
 }
 
 impl PasswordKey {
-    /// A new key of 2048 bits; `None` = the library has failed.
+    /// Generates a key of 2048 bits; `None` = the library has failed.
     fn generate() -> Option<Self> {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
         let public: PublicKeyX509Der<'_> = key.public_key().as_der().ok()?;
@@ -62,7 +61,7 @@ impl PasswordKey {
         Some(Self { public: public.ok()?, key: OaepPrivateDecryptingKey::new(key).ok()? })
     }
 
-    /// The plaintext that was encrypted for it; `None` = nothing was.
+    /// Decrypts a password; `None` = it was not encrypted for this key.
     fn decrypt(&self, encrypted: &[u8]) -> Option<Vec<u8>> {
         let mut password = vec![0; self.key.min_output_size()];
         let padding = &OAEP_SHA1_MGF1SHA1;

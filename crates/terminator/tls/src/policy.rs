@@ -1,8 +1,8 @@
-//! The versions, cipher suites and groups that a service speaks, and their order.
+//! Chooses the versions, cipher suites and groups of a service, and their order.
 //!
-//! Owns the order and its reasons, what of it suits one client, and what a build leaves out whose
-//! cryptography is that of AWS-LC's FIPS module (the feature `fips`); makes no configuration of the
-//! library (that is [`crate::server`]) beyond looking its parts up by name.
+//! Handles the order and its reasons, the part that suits one client, and what a build with
+//! AWS-LC's FIPS module (the feature `fips`) leaves out. [`crate::server`] makes the library's
+//! configurations; this module only looks up their parts by name.
 
 use std::ops::RangeInclusive;
 
@@ -32,10 +32,10 @@ pub enum PolicyFault {
     NoGroup,
 }
 
-/// A concern about a policy that works all the same.
+/// A concern about a policy that works nevertheless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PolicyConcern {
-    /// The version is on but no listed suite is of it.
+    /// The version is on but no listed suite belongs to it.
     #[error(
         "{0} is on but no listed suite is of it, so it is not spoken; add one or narrow the versions"
     )]
@@ -48,15 +48,15 @@ pub enum PolicyConcern {
     NoGroupOf(Version),
 }
 
-/// The order of all suites where an operator lists none, the most preferred first.
+/// Order of all suites if an operator lists none, most preferred first.
 ///
-/// It depends on the kind of CPU alone and is not measured, because all starts and all hosts of
-/// that kind must agree: a session is resumed only with the suite that it was made with. Between
-/// kinds of CPU, the session of a client decides.
+/// The order depends on the kind of CPU alone and is not measured, because all starts and all hosts
+/// of that kind must agree: a session is resumed only with its own suite. Between kinds of CPU, the
+/// client's session decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SuiteOrder(Vec<Suite>);
 
-/// The order for CPUs with instructions for AES.
+/// Returns the order for CPUs with AES instructions.
 impl Default for SuiteOrder {
     fn default() -> Self {
         Self::for_cpu(true)
@@ -64,18 +64,18 @@ impl Default for SuiteOrder {
 }
 
 impl SuiteOrder {
-    /// The order for the CPU that this process runs on.
+    /// Returns the order for the CPU that this process runs on.
     pub fn of_this_cpu() -> Self {
         Self::for_cpu(has_aes_instructions())
     }
 
-    /// All suites, most preferred first.
+    /// Returns all suites, most preferred first.
     pub fn suites(&self) -> &[Suite] {
         &self.0
     }
 
-    /// AES-128 stands before AES-256, because SHA-384 has no instructions on CPUs that have them
-    /// for SHA-256. ChaCha20 is several times faster than AES in software (RFC 8439, section 1).
+    /// Puts AES-128 before AES-256, because CPUs with instructions for SHA-256 have none for
+    /// SHA-384. ChaCha20 is several times faster than AES in software (RFC 8439, section 1).
     pub(crate) fn for_cpu(has_aes: bool) -> Self {
         let mut ciphers = Cipher::ALL;
         ciphers.sort_by_key(|cipher| (*cipher == Cipher::ChaCha20Poly1305) == has_aes);
@@ -109,12 +109,12 @@ pub struct Policy {
     groups: Vec<Group>,
     /// Whether a client, or its session, decides if ChaCha20 comes first.
     follows_chacha: bool,
-    /// Whether it comes first if they do not.
+    /// Whether ChaCha20 comes first if they do not decide.
     leads_with_chacha: bool,
 }
 
 impl Policy {
-    /// The policy that these options ask for. `order` is used where the operator listed no suites.
+    /// Builds the policy for these options. `order` is used if the operator listed no suites.
     pub fn new(
         options: &ServerOptions,
         order: &SuiteOrder,
@@ -123,7 +123,7 @@ impl Policy {
         Self::of(range, &options.suites, &options.groups, order)
     }
 
-    /// The same from its parts.
+    /// Builds the policy from its parts.
     pub(crate) fn of(
         range: RangeInclusive<Version>,
         suites: &Suites,
@@ -142,7 +142,7 @@ impl Policy {
         if let Some(suite) = listed.iter().find(|one| !may_use(**one)) {
             return Err(PolicyFault::NotApproved(suite.name()));
         }
-        // Those of the default are all of them: nobody has listed them.
+        // The default lists all groups, so unapproved ones are dropped without a fault.
         let mut groups = groups.to_vec();
         if groups == Group::ALL {
             groups.retain(|one| may_agree(*one));
@@ -162,30 +162,30 @@ impl Policy {
         policy.check().map(|()| (policy, concerns))
     }
 
-    /// The versions spoken, highest first.
+    /// Returns the supported versions, highest first.
     pub fn versions(&self) -> &[Version] {
         &self.versions
     }
 
-    /// The suites spoken, most preferred first, TLS 1.2's and TLS 1.3's mixed.
+    /// Returns the supported suites, most preferred first, TLS 1.2's and TLS 1.3's mixed.
     pub fn suites(&self) -> &[Suite] {
         &self.suites
     }
 
-    /// The groups that can be used in this version, most preferred first.
+    /// Returns the groups that can be used in this version, most preferred first.
     pub fn groups(&self, version: Version) -> impl Iterator<Item = Group> + Clone {
         self.groups.iter().copied().filter(move |group| is_usable_in(*group, version))
     }
 
-    /// Whether ChaCha20 comes first for this client: it lists it before all other suites of
-    /// `version` that we have, which is how devices without AES instructions say so, or this host
-    /// has none. An operator's own list is kept as it stands.
+    /// Reports whether ChaCha20 comes first for this client: it lists ChaCha20 before all other
+    /// suites of `version` that we have, as devices without AES instructions do, or this host has
+    /// no such instructions. An operator's own list is not reordered.
     pub fn prefers_chacha(&self, version: Version, offered: impl Iterator<Item = u16>) -> bool {
         let first = self.known(version, offered).next();
         self.follows_chacha && (self.leads_with_chacha || first.is_some_and(is_chacha))
     }
 
-    /// Whether the client can be served with ChaCha20 and without, as its session wants it.
+    /// Reports whether the client supports ChaCha20 and another cipher: its session decides.
     pub(crate) fn leaves_a_choice(
         &self,
         version: Version,
@@ -204,12 +204,12 @@ impl Policy {
         known.filter(move |suite| suite.version() == version && self.suites.contains(suite))
     }
 
-    /// The library's parts for connections that use this group.
+    /// Returns the library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
         self.provider_of(&[group], chacha_first, |suite| restoring_suite(suite.code()))
     }
 
-    /// The name of those parts, and of the versions.
+    /// Returns the name of those parts and of the versions.
     pub(crate) fn name_of_provider(&self, group: Group, chacha_first: bool) -> KeptName {
         let versions = self.versions.iter().map(|version| version.code());
         let suites = self.suites.iter().map(|suite| suite.code());
@@ -219,7 +219,7 @@ impl Policy {
         name_of([&*versions, &*suites, &order, &group.code().to_be_bytes()])
     }
 
-    /// The library's parts for connections that we open: all groups.
+    /// Returns the library's parts for connections that we open: all groups.
     pub(crate) fn client_provider(&self) -> CryptoProvider {
         self.provider_of(&self.groups, self.leads_with_chacha, library_suite)
     }
@@ -232,7 +232,7 @@ impl Policy {
     ) -> CryptoProvider {
         let mut suites = self.suites.clone();
         if self.follows_chacha {
-            // A stable sort: the order is otherwise kept.
+            // A stable sort keeps the order otherwise.
             suites.sort_by_key(|suite| is_chacha(*suite) != chacha_first);
         }
         CryptoProvider {
@@ -242,7 +242,7 @@ impl Policy {
         }
     }
 
-    /// Turns off the versions that have no suite or no group, and says so.
+    /// Turns off the versions that have no suite or no group, and returns the concerns.
     fn drop_what_cannot_be(&mut self) -> Vec<PolicyConcern> {
         let Self { suites, groups, .. } = self;
         let mut concerns = Vec::new();
@@ -284,7 +284,7 @@ pub(crate) fn is_chacha(suite: Suite) -> bool {
     suite.cipher() == Cipher::ChaCha20Poly1305
 }
 
-/// The hybrid group exists in TLS 1.3 only.
+/// Reports whether a version has a group: the hybrid group exists in TLS 1.3 only.
 fn is_usable_in(group: Group, version: Version) -> bool {
     version == Version::Tls13 || !group.is_hybrid()
 }
@@ -307,17 +307,17 @@ fn may_agree(group: Group) -> bool {
     library_group(group).is_some_and(allows_group)
 }
 
-/// Whether this is such a build, and its module has passed its own tests.
+/// Reports whether this is a FIPS build whose module has passed its own tests.
 pub fn is_fips() -> bool {
     cfg!(feature = "fips") && aws_lc_rs::default_provider().fips()
 }
 
-/// Whether this build may use a suite.
+/// Reports whether this build may use a suite.
 pub(crate) fn allows_suite(suite: SupportedCipherSuite) -> bool {
     !cfg!(feature = "fips") || suite.fips()
 }
 
-/// Whether this build may use a group.
+/// Reports whether this build may use a group.
 pub(crate) fn allows_group(group: &dyn SupportedKxGroup) -> bool {
     !cfg!(feature = "fips") || group.fips()
 }
@@ -413,7 +413,7 @@ mod tests {
         let (auto, _) = policy(&options(Suites::Auto, Group::ALL)).expect("a policy");
         let prefers =
             |offered: &[u16]| auto.prefers_chacha(Version::Tls13, offered.iter().copied());
-        // GREASE (RFC 8701) and suites of the other version come before it without meaning.
+        // GREASE (RFC 8701) and suites of the other version are ignored before it.
         assert!(prefers(&[0x3a3a, 0xc02b, 0x1303, 0x1301]));
         assert!(!prefers(&[0x1301, 0x1303]));
         assert!(!prefers(&[]));

@@ -1,8 +1,8 @@
-//! The client's half of a handshake, to see whether a server can make one.
+//! Drives the client's half of a handshake to check whether a server can complete one.
 //!
-//! Owns the drive of the library's client for active checks; opens nothing and waits for nothing.
-//! If a service speaks TLS to its servers they are judged as connections judge them
-//! ([`crate::client::Client::probe`]). Elsewhere the certificate is not judged: a check asks
+//! Drives the library's client for active checks; opens no socket and never waits. If a service
+//! uses TLS to its servers, they are verified as for connections
+//! ([`crate::client::Client::probe`]). Otherwise the certificate is not verified: a check asks
 //! whether the server answers, not who it is, and no byte of any client is ever sent to it.
 
 use std::io::{Read, Write};
@@ -16,10 +16,10 @@ use rustls_pki_types::ServerName;
 use crate::context;
 use crate::verify::server::ServerVerifier;
 
-/// Bytes that a server may send before a check has its answer: a chain, tickets, and the answer.
+/// Maximum bytes that a server may send before its answer: a chain, tickets, and the answer.
 const RECEIVED_BYTES_MAX: usize = 1 << 20;
 
-/// A handshake under way: give it what came in, send what goes out.
+/// A handshake in progress: the caller passes received bytes and sends the output.
 #[derive(Debug)]
 pub struct Probe {
     connection: ClientConnection,
@@ -29,58 +29,58 @@ pub struct Probe {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProbeFault {
-    /// Our configuration: the name for SNI is no host name.
+    /// Our configuration is wrong: the name for SNI is no host name.
     #[error("the server name of the check is no host name")]
     NameInvalid,
     /// The server closed before the handshake was over.
     #[error("closed during the TLS handshake")]
     Closed,
-    /// The server ended its stream and went on sending.
+    /// The server ended its stream and continued to send.
     #[error("sent bytes behind its close_notify")]
     Ended,
-    /// It did not come to the point.
+    /// The server sent too much without an answer.
     #[error("sent {} KiB without an answer among them", RECEIVED_BYTES_MAX >> 10)]
     TooMuch,
-    /// The server's: it sent an alert, or something that is not TLS, or shares nothing with us.
+    /// The server sent an alert or bytes that are not TLS, or shares no parameters with us.
     #[error("no TLS handshake: {0}")]
     Refused(String),
 }
 
 impl Probe {
-    /// A handshake by all versions, suites and groups at hand, with that name in SNI, or none.
+    /// Starts a handshake with all versions, suites and groups, with that name in SNI, or none.
     ///
     /// # Errors
-    /// [`ProbeFault::NameInvalid`].
+    /// Fails with [`ProbeFault::NameInvalid`].
     pub fn new(name: Option<&str>) -> Result<Self, ProbeFault> {
         let server = match name {
             Some(name) => ServerName::try_from(name.to_owned()),
-            // The library wants a name in any case; one that is an address is never sent.
+            // The library requires a name; an address is never sent.
             None => Ok(ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())),
         };
         let server = server.map_err(|_| ProbeFault::NameInvalid)?;
         Self::by(configuration()?, server)
     }
 
-    /// The same with this configuration.
+    /// Starts a handshake with this configuration.
     pub(crate) fn by(config: ClientConfig, name: ServerName<'static>) -> Result<Self, ProbeFault> {
         let connection = ClientConnection::new(Arc::new(config), name);
         Ok(Self { connection: connection.map_err(refused)?, received: 0, is_ended: false })
     }
 
-    /// Puts data behind the handshake.
+    /// Queues data to send after the handshake.
     pub fn send(&mut self, data: &[u8]) {
-        // Writing into memory cannot fail, and what does not fit its limit is no request of ours.
+        // Writing into memory cannot fail, and no request of ours exceeds its limit.
         let _ = self.connection.writer().write_all(data);
     }
 
-    /// Takes what came in after the handshake; appends the data in it, and that which came along
+    /// Takes bytes received after the handshake; appends their data, and data that arrived together
     /// with the handshake.
     ///
     /// # Errors
-    /// As of [`Self::input`].
+    /// Fails like [`Self::input`].
     pub fn data(&mut self, mut bytes: &[u8], data: &mut Vec<u8>) -> Result<(), ProbeFault> {
         loop {
-            // It ends where nothing more has come.
+            // Ends where no more data is available.
             let _ = self.connection.reader().read_to_end(data);
             if bytes.is_empty() {
                 return Ok(());
@@ -89,12 +89,12 @@ impl Probe {
         }
     }
 
-    /// Takes note that the answer has come: the server may send as much again.
+    /// Records that the answer has arrived: the server may send as much again.
     pub fn answered(&mut self) {
         self.received = 0;
     }
 
-    /// The bytes that have to be sent now; often none.
+    /// Returns the bytes that must be sent now; often none.
     pub fn output(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.connection.wants_write() {
@@ -106,11 +106,11 @@ impl Probe {
         bytes
     }
 
-    /// Takes what came in, which may be more than the handshake: a server that speaks first does so
-    /// as soon as it can. Nothing means that the server has closed.
+    /// Takes received bytes, which may be more than the handshake: a server that speaks first sends
+    /// as soon as it can. Empty input means that the server has closed.
     ///
     /// # Errors
-    /// [`ProbeFault::Closed`] and [`ProbeFault::Refused`]. An alert may have to be sent
+    /// Fails with [`ProbeFault::Closed`] and [`ProbeFault::Refused`]. An alert may have to be sent
     /// ([`Self::output`]).
     pub fn input(&mut self, mut bytes: &[u8]) -> Result<(), ProbeFault> {
         if bytes.is_empty() {
@@ -138,17 +138,17 @@ impl Probe {
         Ok(())
     }
 
-    /// Whether the server has said that no data follows (close_notify).
+    /// Reports whether the server has sent close_notify: no data follows.
     pub fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// Whether the handshake is over; the last of it may still have to be sent.
+    /// Reports whether the handshake is over; its last bytes may still have to be sent.
     pub fn is_done(&self) -> bool {
         !self.connection.is_handshaking()
     }
 
-    /// The end: what has still to be sent, with close_notify.
+    /// Ends the connection; returns the bytes still to be sent, with close_notify.
     pub fn close(mut self) -> Vec<u8> {
         self.connection.send_close_notify();
         self.output()
@@ -164,7 +164,7 @@ fn configuration() -> Result<ClientConfig, ProbeFault> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(unjudged))
         .with_no_client_auth();
-    // Each check is to show that a full handshake can be made.
+    // Each check must show that a full handshake works.
     config.resumption = Resumption::disabled();
     Ok(config)
 }
@@ -182,7 +182,7 @@ mod tests {
     use rustls_pki_types::{CertificateDer, PrivateKeyDer};
     use testkit::authority::Authority;
 
-    /// A server with a certificate that nobody would trust, for another name, and expired.
+    /// Creates a server with an untrusted, expired certificate for another name.
     fn server(versions: &[&'static SupportedProtocolVersion]) -> ServerConnection {
         let leaf = Authority::root("nobody").leaf(&["other.example"]).expired().issue();
         let chain = vec![CertificateDer::from(leaf.certificate_der().to_vec())];
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Both ends after their handshake.
+    /// Returns both ends after their handshake.
     fn connected() -> (Probe, ServerConnection) {
         let mut server = server(&[&version::TLS13]);
         let mut probe = Probe::new(None).unwrap();
@@ -225,7 +225,7 @@ mod tests {
         (probe, server)
     }
 
-    /// These bytes, and what else it has to say, encrypted.
+    /// Returns these bytes and all other pending output of the server, encrypted.
     fn said(server: &mut ServerConnection, plain: &[u8]) -> Vec<u8> {
         server.writer().write_all(plain).unwrap();
         let mut bytes = Vec::new();

@@ -1,9 +1,9 @@
-//! The record layer after the handshake: seals and opens records where they lie.
+//! Seals and opens records in place, after the handshake.
 //!
-//! Owns framing, nonces, sequence numbers and their limits for TLS 1.2 (RFC 5246, RFC 5288,
-//! RFC 7905) and TLS 1.3 (RFC 8446 section 5). It does not know what the records mean; `traffic`
-//! does. It exists because sealing in the buffer that is sent, and opening into the buffer that is
-//! forwarded, saves every copy that a general-purpose interface needs.
+//! Handles framing, nonces, sequence numbers and their limits for TLS 1.2 (RFC 5246, RFC 5288, RFC
+//! 7905) and TLS 1.3 (RFC 8446 section 5). `traffic` interprets the records. Sealing in the buffer
+//! that is sent, and opening into the buffer that is forwarded, saves every copy that a
+//! general-purpose interface needs.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -13,17 +13,17 @@ use wire::alert;
 
 use crate::options::{Cipher, Version};
 
-/// The most plaintext that one record carries (RFC 8446 section 5.1).
+/// Maximum number of plaintext bytes in one record (RFC 8446 section 5.1).
 pub const PLAINTEXT_BYTES_MAX: usize = 16_384;
 
-/// The fixed head of a record: type, version, length.
+/// Length of a record's header: type, version, length.
 pub const HEADER_BYTES: usize = 5;
 
-/// The most that [`RecordLayout`] adds to a plaintext, in any version and suite.
+/// Maximum number of bytes that [`RecordLayout`] adds to a plaintext, in any version and suite.
 pub const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + 8 + 1 + TAG_BYTES;
 
-/// The most bytes that a record may take on the wire: TLS 1.2 allows 2048 bytes of expansion
-/// (RFC 5246 section 6.2.3).
+/// Maximum length of a record on the wire: TLS 1.2 allows 2048 bytes of expansion (RFC 5246 section
+/// 6.2.3).
 pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + PLAINTEXT_BYTES_MAX + 2048;
 
 const TAG_BYTES: usize = 16;
@@ -34,19 +34,19 @@ const EXPANSION_BYTES_MAX_13: usize = 256;
 const EXPANSION_BYTES_MAX_12: usize = 2048;
 
 /// Blocks that AES-GCM may seal under one key: those of 2^24.5 records of full size (RFC 8446
-/// section 5.5, and RFC 9325 section 4.4 for TLS 1.2). Counting blocks and not records leaves
-/// connections with small messages their time.
+/// section 5.5, and RFC 9325 section 4.4 for TLS 1.2). Counting blocks instead of records lets
+/// connections with small messages live longer.
 const GCM_BLOCKS_MAX: u64 = 23_726_566 * (PLAINTEXT_BYTES_MAX as u64 / BLOCK_BYTES);
 const BLOCK_BYTES: u64 = 16;
-/// Blocks of a record of full size, as they are counted.
+/// Number of blocks counted for a record of full size.
 const RECORD_BLOCKS_MAX: u64 = (PLAINTEXT_BYTES_MAX + OVERHEAD_BYTES_MAX) as u64 / BLOCK_BYTES + 1;
-/// ChaCha20-Poly1305 is bounded by the sequence number alone (RFC 8446 section 5.5), and so is
-/// opening: how much a peer seals under one key is the peer's to limit.
+/// ChaCha20-Poly1305 is limited by the sequence number alone (RFC 8446 section 5.5), and so is
+/// opening: the peer limits how much it seals under one key.
 const SEQUENCE_MAX: u64 = u64::MAX - 16;
-/// How many blocks before its limit a key is changed: those of some batches of records.
+/// Number of blocks before the limit at which a key is changed: some batches of records.
 const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 
-/// The type of a record's content (RFC 8446 section 5.1).
+/// Type of a record's content (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum ContentType {
@@ -72,11 +72,11 @@ impl ContentType {
     }
 }
 
-/// The key may seal nothing more.
+/// Error: the key may seal no more records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KeyExhausted;
 
-/// How many bytes a record has before and after its plaintext.
+/// Number of bytes of a record before and after its plaintext.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RecordLayout {
     pub head: usize,
@@ -84,13 +84,13 @@ pub struct RecordLayout {
 }
 
 impl RecordLayout {
-    /// The layout of all suites of TLS 1.3.
+    /// Layout of all suites of TLS 1.3.
     pub(crate) const TLS13: Self = Self { head: HEADER_BYTES, tail: 1 + TAG_BYTES };
-    /// The layout of what somebody else encrypts: the plaintext alone.
+    /// Layout of records that the kernel encrypts: the plaintext alone.
     pub(crate) const PLAIN: Self = Self { head: 0, tail: 0 };
 
-    /// The layout of a cipher in a version: AES-GCM in TLS 1.2 has an explicit nonce (RFC 5288),
-    /// ChaCha20-Poly1305 has none (RFC 7905).
+    /// Returns the layout of a cipher in a version: AES-GCM in TLS 1.2 has an explicit nonce (RFC
+    /// 5288), ChaCha20-Poly1305 has none (RFC 7905).
     pub(crate) fn of(version: Version, cipher: Cipher) -> Self {
         let explicit = match (version, cipher) {
             (Version::Tls13, _) => return Self::TLS13,
@@ -100,25 +100,25 @@ impl RecordLayout {
         Self { head: HEADER_BYTES + explicit, tail: TAG_BYTES }
     }
 
-    /// From one full record's start to the next one's, when they lie end to end.
+    /// Returns the distance between the starts of two full records that lie end to end.
     pub fn stride(self) -> usize {
         self.head + PLAINTEXT_BYTES_MAX + self.tail
     }
 }
 
-/// A sealer of application data: an established connection, or a handshake that has come so far.
+/// A sealer of application data: an established connection, or a handshake that can seal.
 pub trait RecordSealer {
-    /// How a record has to be laid out for [`RecordSealer::seal`].
+    /// Returns the layout of a record for [`RecordSealer::seal`].
     fn layout(&self) -> RecordLayout;
 
     /// Seals one record in place; see [`KeySealer::seal`].
     ///
     /// # Errors
-    /// The key may not be used any more.
+    /// Fails if the key may not be used any more.
     fn seal(&mut self, record: &mut [u8]) -> Result<(), KeyExhausted>;
 }
 
-/// The library's name of a cipher.
+/// Returns the library's algorithm of a cipher.
 pub(crate) fn algorithm_of(cipher: Cipher) -> &'static Algorithm {
     match cipher {
         Cipher::Aes128Gcm => &AES_128_GCM,
@@ -127,7 +127,7 @@ pub(crate) fn algorithm_of(cipher: Cipher) -> &'static Algorithm {
     }
 }
 
-/// Cipher, key and initialisation vector. `None` = a cipher that this layer does not know.
+/// Returns cipher, key and initialisation vector. `None` = the cipher is unknown to this layer.
 pub(crate) fn parts_of(secrets: &Secrets) -> Option<(Cipher, &[u8], [u8; NONCE_BYTES])> {
     let (cipher, key, iv) = match secrets {
         Secrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
@@ -139,7 +139,7 @@ pub(crate) fn parts_of(secrets: &Secrets) -> Option<(Cipher, &[u8], [u8; NONCE_B
     Some((cipher, key, iv.as_ref().try_into().ok()?))
 }
 
-/// One direction's key with its place in the sequence.
+/// Key of one direction with its position in the sequence.
 pub(crate) struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; NONCE_BYTES],
@@ -157,7 +157,7 @@ pub struct KeySealer {
 pub struct KeyOpener(pub(crate) DirectionKey);
 
 impl KeySealer {
-    /// Goes on where the handshake's own sealing stopped.
+    /// Continues where the handshake's own sealing stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
     pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
@@ -167,7 +167,7 @@ impl KeySealer {
     /// Seals with this key.
     pub(crate) fn with(key: DirectionKey) -> Self {
         let mut allowance = KeyAllowance::fresh(key.cipher);
-        // The handshake's own records, answers to early data among them, are taken for full ones.
+        // The handshake's own records, with answers to early data, are counted as full ones.
         let spent = key.sequence.saturating_mul(RECORD_BLOCKS_MAX);
         allowance.blocks_left = allowance.blocks_left.saturating_sub(spent);
         Self { key, allowance }
@@ -176,7 +176,7 @@ impl KeySealer {
     /// Appends a record with this content.
     ///
     /// # Errors
-    /// The key may not be used any more.
+    /// Fails if the key may not be used any more.
     pub(crate) fn append(
         &mut self,
         kind: ContentType,
@@ -191,28 +191,28 @@ impl KeySealer {
         self.seal(kind, &mut out[start..])
     }
 
-    /// How a record has to be laid out for [`KeySealer::seal`].
+    /// Returns the layout of a record for [`KeySealer::seal`].
     pub fn layout(&self) -> RecordLayout {
         RecordLayout::of(self.key.version, self.key.cipher)
     }
 
-    /// Moves the key to where one more record brings it close to its limit.
+    /// Sets the key so that one more record makes a KeyUpdate due.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         self.allowance.blocks_left = GCM_BLOCKS_MARGIN;
     }
 
-    /// The sequence number of the next record.
+    /// Returns the sequence number of the next record.
     pub(crate) fn sequence(&self) -> u64 {
         self.key.sequence
     }
 
-    /// How much the key may still seal.
+    /// Returns how much the key may still seal.
     pub(crate) fn allowance(&self) -> &KeyAllowance {
         &self.allowance
     }
 
-    /// Lets go of the key; what it may still seal is left, for somebody else who seals with it.
+    /// Drops the key and returns how much it may still seal, for another sealer with the same key.
     pub(crate) fn into_allowance(self) -> KeyAllowance {
         self.allowance
     }
@@ -257,7 +257,7 @@ impl KeySealer {
     }
 }
 
-/// How much a key may still seal, by us or by the kernel.
+/// How much a key may still seal, in this process or in the kernel.
 pub(crate) struct KeyAllowance {
     blocks_left: u64,
 }
@@ -265,7 +265,7 @@ pub(crate) struct KeyAllowance {
 impl KeyAllowance {
     pub(crate) const NONE: Self = Self { blocks_left: 0 };
 
-    /// The allowance of a key that has sealed nothing yet.
+    /// Returns the allowance of an unused key.
     pub(crate) fn fresh(cipher: Cipher) -> Self {
         let blocks_left = match cipher {
             Cipher::ChaCha20Poly1305 => u64::MAX,
@@ -274,12 +274,12 @@ impl KeyAllowance {
         Self { blocks_left }
     }
 
-    /// Whether the key is close to its limit and a KeyUpdate is due.
+    /// Reports whether the key is close to its limit and a KeyUpdate is due.
     pub(crate) fn is_key_limit_reached(&self) -> bool {
         self.blocks_left < GCM_BLOCKS_MARGIN
     }
 
-    /// Takes note of plaintext that was sealed, in records of full size and one that is not.
+    /// Counts sealed plaintext, as records of full size and one shorter record.
     pub(crate) fn spend(&mut self, plain_bytes: usize) -> Result<(), KeyExhausted> {
         let records = plain_bytes.div_ceil(PLAINTEXT_BYTES_MAX);
         self.spend_bytes(plain_bytes + records * OVERHEAD_BYTES_MAX)
@@ -293,20 +293,20 @@ impl KeyAllowance {
 }
 
 impl KeyOpener {
-    /// Goes on where the handshake's own opening stopped.
+    /// Continues where the handshake's own opening stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
     pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
         DirectionKey::of(version, sequence, secrets).map(Self)
     }
 
-    /// The length of the record at the start of `bytes`, header included; `None` = its header is
-    /// not yet there. A record that can never be valid is refused from its header alone.
+    /// Returns the length of the record at the start of `bytes`, header included; `None` = the
+    /// header is incomplete. A record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, RecordFault> {
         record_bytes(bytes, expansion_bytes_max(self.0.version))
     }
 
-    /// Opens one whole record into the start of `plain`, which is at least as long.
+    /// Opens one whole record into the start of `plain`, which is at least as long as the record.
     pub fn open(
         &mut self,
         record: &[u8],
@@ -316,7 +316,7 @@ impl KeyOpener {
         self.open_at(sequence, record, plain)
     }
 
-    /// The same with the record of this number, whichever is next.
+    /// Opens the record of this sequence number, whichever is next.
     pub(crate) fn open_at(
         &self,
         sequence: u64,
@@ -328,7 +328,7 @@ impl KeyOpener {
         let outer = ContentType::from_code(header[0]).ok_or(RecordFault::Unexpected)?;
         match self.0.version {
             Version::Tls13 => self.open_13(sequence, outer, header, body, plain),
-            // The version is that of the additional data (RFC 5246 section 6.2.3.3).
+            // The version is part of the additional data (RFC 5246 section 6.2.3.3).
             Version::Tls12 if header[2] != 3 => Err(RecordFault::Version),
             Version::Tls12 => self.open_12(sequence, outer, body, plain),
         }
@@ -346,7 +346,7 @@ impl KeyOpener {
             return Err(RecordFault::Unexpected);
         }
         let inner = self.0.open(self.0.nonce(sequence), Aad::from(*header), body, plain)?;
-        // Padding is no excuse for a longer record (RFC 8446 section 5.4).
+        // Padding does not permit a longer record (RFC 8446 section 5.4).
         if inner.len() > PLAINTEXT_BYTES_MAX + 1 {
             return Err(RecordFault::Overflow);
         }
@@ -414,7 +414,7 @@ impl DirectionKey {
         Some(sequence)
     }
 
-    /// The initialisation vector with the sequence number in its last 64 bits (RFC 8446 section
+    /// Combines the initialisation vector's last 64 bits with the sequence number (RFC 8446 section
     /// 5.3; RFC 7905; for AES-GCM in TLS 1.2 any unique explicit part will do, RFC 5288).
     fn nonce(&self, sequence: u64) -> [u8; NONCE_BYTES] {
         let mut nonce = self.iv;
@@ -440,7 +440,7 @@ impl DirectionKey {
     }
 }
 
-/// The most that encryption may add to a plaintext.
+/// Returns the maximum number of bytes that encryption may add to a plaintext.
 pub(crate) fn expansion_bytes_max(version: Version) -> usize {
     match version {
         Version::Tls13 => EXPANSION_BYTES_MAX_13,
@@ -448,7 +448,7 @@ pub(crate) fn expansion_bytes_max(version: Version) -> usize {
     }
 }
 
-/// The length of the record at the start of `bytes`, by its header; it may be longer than a
+/// Returns the length of the record at the start of `bytes`, read from its header; it may exceed a
 /// plaintext by this expansion.
 pub(crate) fn record_bytes(
     bytes: &[u8],
@@ -473,7 +473,7 @@ fn header_of(kind: ContentType, length: u16) -> [u8; HEADER_BYTES] {
     [kind.code(), 3, 3, high, low]
 }
 
-/// The additional data of TLS 1.2 (RFC 5246 section 6.2.3.3).
+/// Returns the additional data of TLS 1.2 (RFC 5246 section 6.2.3.3).
 fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
     let mut aad = [0; 13];
     aad[..8].copy_from_slice(&sequence.to_be_bytes());
@@ -481,7 +481,7 @@ fn aad_12(sequence: u64, kind: ContentType, plain_bytes: usize) -> [u8; 13] {
     aad
 }
 
-/// The fault of a record that came in.
+/// Fault of a received record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordFault {
     #[error("a record does not decrypt")]
@@ -491,22 +491,19 @@ pub enum RecordFault {
     Unexpected,
     #[error("a record has a version that is not one of TLS")]
     Version,
-    /// It is longer than TLS allows.
     #[error("a record is longer than TLS allows")]
     Overflow,
-    /// It is too short to carry its tag.
     #[error("a record is too short to carry its tag")]
     Underflow,
-    /// The sequence number is used up.
     #[error("no further record can be numbered")]
     Exhausted,
 }
 
 impl RecordFault {
-    /// The alert that RFC 8446 section 6.2 wants.
+    /// Returns the alert that RFC 8446 section 6.2 prescribes.
     pub fn alert(self) -> u8 {
         match self {
-            // What is too short for its tag fails to decrypt (section 5.2).
+            // A record too short for its tag fails to decrypt (section 5.2).
             Self::BadMac | Self::Underflow => alert::BAD_RECORD_MAC,
             Self::Unexpected => alert::UNEXPECTED_MESSAGE,
             Self::Version => alert::PROTOCOL_VERSION,

@@ -1,26 +1,27 @@
-//! Resumption: what lets a client that was here before skip the certificate and its signature.
+//! Resumes sessions: a returning client skips the certificate and its signature.
 //!
-//! One [`Resumption`] serves the whole process; a reload makes another one with the same stored
-//! sessions and, unless other keys were configured, the same keys. Each service sees it through its
+//! One [`Resumption`] serves the whole process; a reload makes a new one with the same stored
+//! sessions and, unless other keys were configured, the same keys. Each service uses it under its
 //! own name, so that no session made with one service resumes at another.
 //!
-//! - TLS 1.3 resumes by stateless tickets (RFC 8446 section 4.6.1): nothing is stored, and any
-//!   host with the same secret can open them. It always adds a fresh key exchange (psk_dhe_ke).
-//! - TLS 1.2 resumes by ticket (RFC 5077) the clients that can, by session id the others. A client
-//!   gets the one or the other: storing a session for a client that holds a ticket would fill the
-//!   store with what nobody asks for.
-//! - Where it is wanted, TLS 1.3 resumes from the store as well, each session once. Early data
-//!   needs that: what resumes once cannot be replayed (RFC 8446 section 8.1).
-//! - A client that showed a certificate is verified again each time, by what is configured now:
-//!   its chain is in the session, under the seal.
+//! - TLS 1.3 resumes by stateless tickets (RFC 8446 section 4.6.1): the server stores nothing, and
+//!   any host with the same secret can open them. A fresh key exchange is always added
+//!   (psk_dhe_ke).
+//! - TLS 1.2 resumes by ticket (RFC 5077) for clients that support it, by session id for others. A
+//!   client gets only one of both: storing a session for a client that holds a ticket would fill
+//!   the store with unused entries.
+//! - If configured, TLS 1.3 resumes from the store as well, each session once. Early data requires
+//!   that, because a session that resumes once cannot be replayed (RFC 8446 section 8.1).
+//! - A client that showed a certificate is verified again each time, by the current configuration:
+//!   its chain is in the session, encrypted.
 //!
-//! The memory that stored sessions lie in outlives the process that wrote it, and its successor
-//! goes on with it. Both have the same key, so that nonces must differ between them: they begin
-//! with the process's number, and count from there (AES-256-GCM, NIST SP 800-38D section 8.2.1).
+//! The memory of stored sessions outlives the process that wrote it, and the next process continues
+//! with it. Both have the same key, so that nonces must differ between them: they begin with the
+//! process's number, and count from there (AES-256-GCM, NIST SP 800-38D section 8.2.1).
 //!
-//! The servers of TLS 1.2 sessions that pass by closed have entries beside them, which go to other
-//! hosts as sessions do. Servers' ids and sessions' names are the caller's. An entry is a hint: if
-//! it is wrong or lost, a client makes a full handshake.
+//! For TLS 1.2 sessions that are passed through, entries in the same store remember the server, and
+//! are shared with other hosts like sessions. The caller provides servers' ids and sessions' names.
+//! An entry is a hint: if it is wrong or lost, a client makes a full handshake.
 
 pub mod cluster;
 pub mod keys;
@@ -56,10 +57,10 @@ use ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 
 #[derive(Clone)]
 pub struct ResumptionOptions {
-    /// The secret that ticket keys are derived from unless they come from elsewhere.
+    /// Secret from which ticket keys are derived, unless they are configured.
     pub secret: [u8; 32],
     pub tickets: TicketOptions,
-    /// The limits of stored sessions.
+    /// Limits of stored sessions.
     pub sessions: Options,
     pub tiers: Arc<Tiers>,
 }
@@ -67,13 +68,13 @@ pub struct ResumptionOptions {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TicketOptions {
     pub keys: KeySource,
-    /// How long a derived key encrypts; at least a second.
+    /// Time for which a derived key encrypts; at least a second.
     pub rotate: Duration,
-    /// How many older derived keys still decrypt.
+    /// Number of older derived keys that still decrypt.
     pub keep: u32,
-    /// How long a ticket resumes; `None` = as long as a derived key decrypts.
+    /// Time for which a ticket resumes; `None` = as long as a derived key decrypts.
     pub lifetime: Option<Duration>,
-    /// Tickets after a TLS 1.3 handshake, unless the client asks for a number (RFC 9149).
+    /// Number of tickets after a TLS 1.3 handshake, unless the client requests a number (RFC 9149).
     pub count: usize,
 }
 
@@ -81,15 +82,15 @@ pub struct TicketOptions {
 pub enum KeySource {
     /// Derived from the process's secret.
     Own,
-    /// Derived from secrets that other hosts have too, at least one: the first one's keys encrypt,
+    /// Derived from secrets shared with other hosts, at least one: the first one's keys encrypt,
     /// those of the others only decrypt.
     Shared(Vec<SharedSecret>),
-    /// Listed, and rotated by the author of the list.
+    /// Listed in a file, whose author rotates them.
     Listed(ListedKeys),
 }
 
 impl Default for TicketOptions {
-    /// Keys of the process's own, each used for an hour.
+    /// Uses keys of the process's own, each for an hour.
     fn default() -> Self {
         Self {
             keys: KeySource::Own,
@@ -102,7 +103,7 @@ impl Default for TicketOptions {
 }
 
 impl ResumptionOptions {
-    /// Tickets by default, and a small cache of sessions.
+    /// Returns default tickets, and a small cache of sessions.
     pub fn new(secret: [u8; 32]) -> Self {
         Self {
             secret,
@@ -123,7 +124,7 @@ impl Drop for ResumptionOptions {
     }
 }
 
-/// The secret must not reach a log.
+/// Hides the secret from logs.
 impl Debug for ResumptionOptions {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumptionOptions")
@@ -135,21 +136,21 @@ impl Debug for ResumptionOptions {
 
 /// Ticket keys and stored sessions of the process.
 pub struct Resumption {
-    /// The root of the process's own secret, for when keys come from nowhere else.
+    /// Root of the process's own secret, for use if no keys are configured.
     own_root: Prk,
     keeping: Keeping,
     tickets_count: usize,
 }
 
 impl Resumption {
-    /// Derives the first keys. The options' secret is not kept: only what HKDF extracts from it.
-    /// Stored sessions end with the process.
+    /// Derives the first keys. The options' secret is not kept, only the key that HKDF extracts
+    /// from it. Stored sessions end with the process.
     pub fn new(options: &ResumptionOptions) -> Self {
         let now = Instant::now();
         Self::with(options, private(options.sessions, now), now)
     }
 
-    /// The same, with the sessions that an earlier process stored in `memory`.
+    /// Like [`Resumption::new`], with the sessions that an earlier process stored in `memory`.
     pub fn within(options: &ResumptionOptions, memory: &SessionMemory) -> Self {
         Self::with(options, handed_over(memory), Instant::now())
     }
@@ -164,8 +165,8 @@ impl Resumption {
         }
     }
 
-    /// The same sessions, with keys and tickets as a new plan has them. This one stays good for
-    /// the connections of the plan before.
+    /// Returns the same sessions with the keys and tickets of a new plan. `self` stays valid for
+    /// the connections of the old plan.
     #[must_use]
     pub fn renewed(&self, options: &TicketOptions) -> Self {
         let before = Some(&*self.keeping.tickets);
@@ -179,7 +180,7 @@ impl Resumption {
         }
     }
 
-    /// The same keys and tickets as [`Resumption::renewed`] has, with sessions of their own: in
+    /// Returns the keys and tickets of [`Resumption::renewed`] with sessions of their own: in
     /// `memory`, or in memory that ends with the process.
     #[must_use]
     pub fn moved(&self, options: &ResumptionOptions, memory: Option<&SessionMemory>) -> Self {
@@ -193,17 +194,17 @@ impl Resumption {
         Self { keeping: keeping(options, tickets, memory, now), ..renewed }
     }
 
-    /// The counters of the session store.
+    /// Returns the counters of the session store.
     pub fn session_counters(&self) -> Counters {
         self.keeping.store.counters()
     }
 
-    /// Uses from now on the stored sessions that another process has let go of.
+    /// Starts to use the stored sessions that another process has released.
     pub fn take_over_sessions(&self) {
         self.keeping.store.take_over(Instant::now());
     }
 
-    /// Leaves the stored sessions to another process that has the same memory.
+    /// Releases the stored sessions to another process with the same memory.
     pub fn let_go_of_sessions(&self) {
         self.keeping.store.let_go();
     }
@@ -212,24 +213,24 @@ impl Resumption {
         self.keeping.tickets.key_facts(unix_seconds())
     }
 
-    /// Drops sessions that are too old; to be called now and then.
+    /// Drops sessions that are too old; the caller runs this periodically.
     pub fn sweep(&self, now: Instant) {
         self.keeping.store.sweep(now);
     }
 
     /// Prefetches the stored session that a hello names, if there is one, while the rest of the
-    /// hello is looked at; [`Self::prefetch`] follows. In a large cache a look-up is mostly
-    /// waiting for memory.
+    /// hello is processed; [`Self::prefetch`] follows. In a large cache a look-up mostly waits for
+    /// memory.
     pub(crate) fn expect_session(&self, id: &[u8]) -> ExpectedEntry {
         self.keeping.store.expect(id)
     }
 
-    /// The second half of that.
+    /// Does the second half of the prefetch.
     pub(crate) fn prefetch(&self, expected: ExpectedEntry) {
         self.keeping.store.prefetch(expected);
     }
 
-    /// The stored sessions that hosts of a cluster share.
+    /// Returns the stored sessions that hosts of a cluster share.
     pub fn shared_sessions(&self) -> SharedSessions {
         SharedSessions {
             store: Arc::clone(&self.keeping.store),
@@ -237,27 +238,27 @@ impl Resumption {
         }
     }
 
-    /// The servers of the sessions that pass a service by.
+    /// Returns the servers of the sessions that a service passes through.
     pub fn passing_sessions(&self, service: &str) -> PassingSessions {
         PassingSessions::new(self.keeping.clone(), service)
     }
 
-    /// Whether a session is to be looked for beyond this host.
+    /// Reports whether a session should be looked for on other hosts.
     pub(crate) fn is_elsewhere(&self, key: &SessionKey) -> bool {
         self.keeping.is_elsewhere(key)
     }
 
-    /// Looks for it there. The answer comes in any case.
+    /// Looks for a session on other hosts. `answer` is always called.
     pub(crate) fn fetch(&self, session: OfferedSession, answer: FetchAnswer) {
         self.keeping.fetch(session, answer);
     }
 
-    /// Tickets after a TLS 1.3 handshake.
+    /// Returns the number of tickets after a TLS 1.3 handshake.
     pub(crate) fn tickets_count(&self) -> usize {
         self.tickets_count
     }
 
-    /// The tickets and stored sessions of one service.
+    /// Returns the tickets and stored sessions of one service.
     pub(crate) fn of_service(
         &self,
         service: &str,
@@ -266,8 +267,8 @@ impl Resumption {
         Arc::new(ServiceSessions::new(self.keeping.clone(), service, policy))
     }
 
-    /// Tickets and stored sessions of a service that asks for no certificate, with no handshake
-    /// around them.
+    /// Returns tickets and stored sessions of a service without client certificates, for use
+    /// without handshakes.
     pub fn bare_sessions_of(&self, service: &str) -> BareSessions {
         BareSessions(self.of_service(service, ResumptionPolicy::default()))
     }
@@ -279,7 +280,7 @@ impl Debug for Resumption {
     }
 }
 
-/// The keeping that all services share, as the options have it.
+/// Builds the state that all services share from the options.
 fn keeping(
     options: &ResumptionOptions,
     tickets: Arc<Tickets>,
@@ -295,7 +296,7 @@ fn keeping(
     }
 }
 
-/// Tickets as the options have them.
+/// Builds the ticket keys from the options.
 fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) -> Tickets {
     let rotate_seconds = options.rotate.as_secs().max(1);
     let decrypts_seconds = rotate_seconds.saturating_mul(u64::from(options.keep.max(1)));
@@ -312,7 +313,7 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
             (ring, u64::MAX)
         }
     };
-    // No longer than the key of a ticket made at an epoch's very end is known.
+    // Limit: how long the key of a ticket made at the very end of an epoch is known.
     let wanted = options.lifetime.map_or(decrypts_seconds, |wanted| wanted.as_secs());
     let seconds = wanted.min(key_seconds).min(LIFETIME_SECONDS_MAX);
     Tickets::new(ring, u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -320,20 +321,20 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
 
 const MACHINE: MachineWords = MachineWords { words: memory::zeros, fetch: memory::fetch };
 
-/// For all that is derived from a key of stored sessions.
+/// Salt of everything derived from a key of stored sessions.
 const SALT: &[u8] = b"lariat stored sessions 1";
 
 /// Memory that an earlier process may have used, and that a later one may.
 pub struct SessionMemory {
-    /// As many as [`Memory::words_of`] says: zeros, or as it was left.
+    /// Words, as many as [`Memory::words_of`] returns: zeros, or the earlier contents.
     pub words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    /// The key of its entries: random, and the same for all processes that use it.
+    /// Key of the entries: random, and the same for all processes that use this memory.
     pub key: [u8; 32],
-    /// No two processes that use it have the same.
+    /// Number that is unique among the processes that use this memory.
     pub process_number: u32,
-    /// The moment that its times are counted from, the same for all of them.
+    /// Origin of its times, the same for all these processes.
     pub zero: Instant,
-    /// Another process still uses it, until [`Resumption::take_over_sessions`].
+    /// Whether another process still uses it, until [`Resumption::take_over_sessions`].
     pub is_in_use: bool,
 }
 
@@ -343,7 +344,7 @@ impl Drop for SessionMemory {
     }
 }
 
-/// The key must not reach a log.
+/// Hides the key from logs.
 impl Debug for SessionMemory {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionMemory")
@@ -352,7 +353,7 @@ impl Debug for SessionMemory {
     }
 }
 
-/// A store's memory with the keys that go with it.
+/// Returns a store's memory with the keys derived for it.
 fn handed_over(memory: &SessionMemory) -> Memory {
     let root = hkdf::extract(SALT, &memory.key);
     let mut hash_key = [0; 16];
@@ -365,7 +366,7 @@ fn handed_over(memory: &SessionMemory) -> Memory {
     handed
 }
 
-/// Memory that ends with the process.
+/// Creates memory that ends with the process.
 fn private(options: Options, now: Instant) -> Memory {
     let mut key = [0; 32];
     rand::fill(&mut key).expect("AWS-LC ends the process where there is no randomness");
@@ -423,14 +424,14 @@ impl Debug for StoredCipher {
     }
 }
 
-/// After which part of its life an entry is written anew when its session is used.
+/// Part of its lifetime after which an entry is rewritten when its session is used.
 const RENEW_SHARE: u32 = 4;
 
-/// The servers of one service's sessions.
+/// Servers of one service's sessions.
 #[derive(Clone, Debug)]
 pub struct PassingSessions {
     keeping: Keeping,
-    /// The service's, and that of no service that terminates TLS: its clients find nothing here.
+    /// Tag of the service, distinct from every service that terminates TLS.
     tag: ServiceTag,
 }
 
@@ -440,10 +441,10 @@ impl PassingSessions {
         Self { keeping, tag }
     }
 
-    /// The server of a session, if it is known.
+    /// Returns the server of a session, if it is known.
     pub fn find(&self, session: &[u8]) -> Option<u64> {
         let (key, now) = (self.key(session)?, Instant::now());
-        // A look-up of what is not here would count as a miss of the cache.
+        // A failed look-up would count as a miss of the cache.
         let is_here = self.keeping.store.contains(key.bytes(), now);
         let entry = is_here.then(|| self.keeping.store.get(key.bytes(), now));
         self.server(&entry??)
@@ -477,13 +478,13 @@ impl PassingSessions {
         }
     }
 
-    /// The entry to look for beyond this host, because nothing is known of the session here.
+    /// Returns the entry to look for on other hosts, because the session is unknown here.
     pub fn elsewhere(&self, session: &[u8]) -> Option<Offered> {
         let key = self.key(session).filter(|key| self.keeping.is_elsewhere(key))?;
         Some(Offered { key, once: false })
     }
 
-    /// Looks for it there. The answer comes in any case.
+    /// Looks for an entry on other hosts. `answer` is always called.
     pub fn fetch(&self, session: Offered, answer: FetchAnswer) {
         self.keeping.fetch(session, answer);
     }
@@ -494,8 +495,8 @@ impl PassingSessions {
         (*tag == self.tag).then_some(server)
     }
 
-    /// Nobody can have it fall together with a session's of another service: ids are seen, and
-    /// those of some servers chosen.
+    /// Returns the entry's key. Nobody can make it collide with a session's of another service: ids
+    /// are visible, and those of some servers chosen.
     fn key(&self, session: &[u8]) -> Option<Key> {
         let named = [&self.tag[..], session].concat();
         Key::new(&sha256(&named))

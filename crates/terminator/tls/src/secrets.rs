@@ -1,7 +1,7 @@
-//! The keys of records, made from the secrets that the TLS library logs.
+//! Derives the keys of records from the secrets that the TLS library logs.
 //!
-//! Owns the derivation of keys (RFC 8446 section 7, RFC 5246 section 6.3) for records that the
-//! library does not seal or open itself: all after the keys have changed, early data that has to be
+//! Implements the key schedule (RFC 8446 section 7, RFC 5246 section 6.3) for records that the
+//! library does not seal or open itself: all after the keys have changed, early data that must be
 //! skipped, and alerts for faults that the library has no alert for.
 
 use aws_lc_rs::aead::NONCE_LEN;
@@ -18,10 +18,10 @@ const RANDOM_BYTES: usize = 32;
 
 pub(crate) type LoggedSecret = Zeroizing<Vec<u8>>;
 
-/// The longest traffic secret: that of the suite with SHA-384.
+/// Maximum length of a traffic secret: that of the suite with SHA-384.
 const SECRET_BYTES_MAX: usize = 48;
 
-/// The secret that the keys of one direction come from in TLS 1.3. Kept in place, because every
+/// Secret from which the keys of one direction are derived in TLS 1.3. Stored inline, because every
 /// connection has two.
 pub(crate) struct TrafficSecret {
     suite: Suite,
@@ -30,7 +30,7 @@ pub(crate) struct TrafficSecret {
 }
 
 impl TrafficSecret {
-    /// `None` = it is longer than that of any suite.
+    /// Returns `None` if the secret is longer than that of any suite.
     pub(crate) fn new(suite: Suite, secret: &[u8]) -> Option<Self> {
         let mut room = Zeroizing::new([0; SECRET_BYTES_MAX]);
         room.get_mut(..secret.len())?.copy_from_slice(secret);
@@ -41,7 +41,7 @@ impl TrafficSecret {
         &self.room[..usize::from(self.length)]
     }
 
-    /// Uses the next one from here on, as after a KeyUpdate (RFC 8446 section 7.2).
+    /// Replaces the secret by the next one, as after a KeyUpdate (RFC 8446 section 7.2).
     pub(crate) fn update(&mut self) {
         let mut next = Zeroizing::new([0; SECRET_BYTES_MAX]);
         let length = usize::from(self.length);
@@ -49,7 +49,7 @@ impl TrafficSecret {
         self.room = next;
     }
 
-    /// The keys, as the library gives those of the handshake.
+    /// Returns the keys, in the library's form.
     pub(crate) fn keys(&self) -> ConnectionTrafficSecrets {
         let (bytes, iv) = key_and_iv(self.suite, self.bytes());
         let mut room = [0; KEY_BYTES_MAX];
@@ -64,19 +64,19 @@ impl TrafficSecret {
     }
 }
 
-/// The longest key of a cipher. Of a shorter one the library's type has room behind it.
+/// Maximum length of a cipher's key. The library's type pads a shorter one.
 const KEY_BYTES_MAX: usize = 32;
 
-/// The keys of our records while the library seals them.
+/// Keys of our records while the library seals them.
 pub(crate) enum SendingKeys {
-    /// The traffic secret in use in TLS 1.3.
+    /// Traffic secret in use in TLS 1.3.
     Tls13(TrafficSecret),
-    /// The key and IV of TLS 1.2.
+    /// Key and IV of TLS 1.2.
     Tls12(Suite, LoggedSecret, [u8; NONCE_LEN]),
 }
 
 impl SendingKeys {
-    /// From the secret that was logged; `server_random` is needed in TLS 1.2.
+    /// Derives the keys from the logged secret; TLS 1.2 needs `server_random`.
     pub(crate) fn new(suite: Suite, logged: &LoggedSecret, server_random: &[u8]) -> Option<Self> {
         if suite.version() == Version::Tls13 {
             return TrafficSecret::new(suite, logged).map(Self::Tls13);
@@ -88,8 +88,8 @@ impl SendingKeys {
             Cipher::Aes256Gcm => (hmac::HMAC_SHA384, 4),
             Cipher::ChaCha20Poly1305 => (hmac::HMAC_SHA256, 12),
         };
-        // Both sides' keys, both sides' IVs (RFC 5246 section 6.3). As the library does, what
-        // follows is where the explicit nonces of AES-GCM begin.
+        // Both sides' keys, both sides' IVs (RFC 5246 section 6.3). As in the library, the explicit
+        // nonces of AES-GCM start from the bytes that follow.
         let key_bytes = suite.cipher().key_bytes();
         let explicit_bytes = NONCE_LEN - iv_bytes;
         let seed = [b"key expansion", server_random, client_random].concat();
@@ -99,12 +99,12 @@ impl SendingKeys {
         Some(Self::Tls12(suite, Zeroizing::new(key.to_vec()), iv.try_into().ok()?))
     }
 
-    /// Seals the record of this number.
+    /// Returns a sealer that starts with the record of this number.
     pub(crate) fn sealer(&self, sequence: u64) -> Option<KeySealer> {
         self.key(sequence).map(KeySealer::with)
     }
 
-    /// Opens the record of this number again.
+    /// Returns an opener that starts with the record of this number.
     pub(crate) fn opener(&self, sequence: u64) -> Option<KeyOpener> {
         self.key(sequence).map(KeyOpener)
     }
@@ -119,7 +119,7 @@ impl SendingKeys {
     }
 }
 
-/// The PRF of TLS 1.2 (RFC 5246 section 5).
+/// Computes the PRF of TLS 1.2 (RFC 5246 section 5).
 fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> LoggedSecret {
     let key = hmac::Key::new(hash, secret);
     let mut chained = hmac::sign(&key, seed);
@@ -133,7 +133,7 @@ fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> Logge
     out
 }
 
-/// The opener of records of TLS 1.3 under a secret.
+/// Returns the opener of records of TLS 1.3 under a secret.
 pub(crate) fn opener_of(suite: Suite, secret: &[u8]) -> Option<KeyOpener> {
     key_of(suite, secret, 0).map(KeyOpener)
 }
@@ -151,7 +151,7 @@ fn key_and_iv(suite: Suite, secret: &[u8]) -> (LoggedSecret, [u8; NONCE_LEN]) {
     (key, iv)
 }
 
-/// HKDF-Expand-Label without a context (RFC 8446 section 7.1).
+/// Computes HKDF-Expand-Label without a context (RFC 8446 section 7.1).
 fn expand_label(suite: Suite, secret: &[u8], label: &[u8], out: &mut [u8]) {
     let hash = match suite.cipher() {
         Cipher::Aes256Gcm => HKDF_SHA384,
@@ -183,7 +183,7 @@ pub(crate) mod hkdf {
             .expect("all that is asked for is short");
     }
 
-    /// Bytes that are no secret: ids, names and hash keys.
+    /// Derives bytes that are no secret: ids, names and hash keys.
     pub(crate) fn bytes<const COUNT: usize>(root: &Prk, info: &[&[u8]]) -> [u8; COUNT] {
         let mut bytes = [0; COUNT];
         expand(root, info, &mut bytes);
@@ -197,7 +197,7 @@ pub(crate) mod hkdf {
         key.expect("AES-256 takes 32 bytes")
     }
 
-    /// In bytes.
+    /// Length in bytes.
     struct OutputLength(usize);
 
     impl KeyType for OutputLength {
@@ -207,7 +207,7 @@ pub(crate) mod hkdf {
     }
 }
 
-/// The first record under a secret, with this content and the type behind it.
+/// Seals the first record under a secret, with this content followed by its type.
 #[cfg(test)]
 pub(crate) fn first_record(suite: Suite, secret: &[u8], content_and_type: &[u8]) -> Vec<u8> {
     use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};

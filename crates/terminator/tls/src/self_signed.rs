@@ -1,5 +1,5 @@
-//! Certificates that we make ourselves: those by which a name is proven to an authority (RFC 8737),
-//! and the placeholder of a service whose certificate is not there yet.
+//! Makes self-signed certificates: those that prove a name to an authority (RFC 8737), and the
+//! placeholder of a service whose certificate does not exist yet.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
 use crate::options::CertificateSource;
 
-/// A validation that is under way: the identifier, a DNS name or an IP address, and the SHA-256 of
-/// its key authorization (RFC 8737 section 3).
+/// A pending validation: the identifier, a DNS name or an IP address, and the SHA-256 of its key
+/// authorization (RFC 8737 section 3).
 pub type Validation = (String, [u8; 32]);
 
 /// Answers these validations, and no others.
 ///
 /// # Errors
-/// The first identifier for which no certificate can be made, and why not.
+/// Fails with the identifiers for which no certificate can be made, and the reasons.
 pub fn answer_validations(
     challenges: &TlsChallenges,
     validations: &[Validation],
@@ -32,7 +32,7 @@ pub fn answer_validations(
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// The answers that can be made, and why others cannot.
+/// Returns the answers that can be made, and the reasons why others cannot.
 fn answers(validations: &[Validation]) -> (TlsAnswers, Vec<String>) {
     let (mut answers, mut faults) = (TlsAnswers::default(), Vec::new());
     for (identifier, digest) in validations {
@@ -44,8 +44,8 @@ fn answers(validations: &[Validation]) -> (TlsAnswers, Vec<String>) {
     (answers, faults)
 }
 
-/// The server name that an authority asks with: an address is asked for by its name of the reverse
-/// zone (RFC 8738 section 6).
+/// Returns the server name that an authority sends: for an address, its name in the reverse zone
+/// (RFC 8738 section 6).
 fn asked_name(identifier: &str) -> String {
     match identifier.parse() {
         Ok(IpAddr::V4(address)) => {
@@ -66,7 +66,7 @@ fn config(identifier: &str, digest: &[u8; 32]) -> Result<ServerConfig, String> {
     let (der, key) = proof(identifier, digest).map_err(|error| told(&error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = provider.key_provider.load_private_key(key).map_err(|error| told(&error))?;
-    // The library would look into the certificate, and refuses the critical extension.
+    // The library would parse the certificate, and refuses the critical extension.
     let certified = CertifiedKey::new(vec![der], key);
     let builder = ServerConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| told(&error))?;
@@ -80,7 +80,7 @@ fn config(identifier: &str, digest: &[u8; 32]) -> Result<ServerConfig, String> {
     Ok(config)
 }
 
-/// The certificate that answers a validation (RFC 8737 section 3), and its key.
+/// Makes the certificate that answers a validation (RFC 8737 section 3), and its key.
 fn proof(
     identifier: &str,
     digest: &[u8; 32],
@@ -92,16 +92,16 @@ fn proof(
     Ok((der, PrivatePkcs8KeyDer::from(key.serialize_der()).into()))
 }
 
-/// A self-signed certificate for these names, with a new key that nobody else has.
+/// Makes a self-signed certificate for these names, with a new key that nobody else has.
 ///
 /// # Errors
-/// The library's reason why a name cannot be in a certificate.
+/// Fails with the library's reason why a name cannot be in a certificate.
 pub(crate) fn placeholder(names: &[String]) -> Result<CertificateSource, rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, "no certificate yet (lariat)");
-    // RFC 5280 section 4.1.2.5: it has no well-defined end.
+    // RFC 5280 section 4.1.2.5: the certificate has no well-defined end.
     params.not_after = date_time_ymd(9999, 12, 31) + Duration::from_secs(86_399);
     let pem = params.self_signed(&key)?.pem() + &key.serialize_pem();
     Ok(CertificateSource::whole("self-signed placeholder", pem))

@@ -1,10 +1,10 @@
-//! The TLS of one service's front, ready for use: built whole from options, or not at all.
+//! Builds the TLS of one service's front from options, as a whole or not at all.
 //!
-//! Owns which configuration of the library a client gets. The library takes the client's order of
-//! groups and ignores which key shares came along, keeps one order of suites for all clients and
-//! offers each both kinds of TLS 1.2 resumption. So there is one configuration for each
-//! combination that matters (a [`Variant`]), and the parsed ClientHello chooses among them before
-//! the library sees a byte.
+//! Chooses the configuration of the library that a client gets. The library follows the client's
+//! order of groups and ignores which key shares are present, keeps one order of suites for all
+//! clients, and offers each both kinds of TLS 1.2 resumption. So there is one configuration for
+//! each combination that matters (a [`Variant`]), and the parsed ClientHello selects one of them
+//! before the library sees a byte.
 
 mod fault;
 mod site;
@@ -36,20 +36,20 @@ use crate::verify::{self, Verifier};
 use site::{Resolver, Site};
 use template::{Variant, template};
 
-/// Tickets at most for a client that asks for a number (RFC 9149).
+/// Maximum number of tickets for a client that requests a number (RFC 9149).
 const TICKETS_MAX: usize = 4;
 
-/// The most early data that a client may send, in bytes: it is held until a server is connected.
+/// Maximum early data of a client, in bytes: it is held until a server is connected.
 pub const EARLY_DATA_BYTES_MAX: u32 = 256 << 10;
 
-/// The least that can be set: one full record as it is on the wire. The library compares the length
-/// of a record with this, and could not skip one that is longer.
+/// Minimum that can be configured: one full record on the wire. The library compares the length of
+/// a record with this, and could not skip a longer one.
 pub const EARLY_DATA_BYTES_MIN: u32 = (16 << 10) + 256;
 
-/// Among the suites: this hello is a second attempt, with an older version (RFC 7507).
+/// Signalling suite: this hello is a second attempt, with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
-/// The length of the ids that the library makes, and ours of TLS 1.3.
+/// Length of session ids: of the library's, and of ours in TLS 1.3.
 const SESSION_ID_BYTES: usize = 32;
 
 /// The TLS of one service's front.
@@ -66,22 +66,22 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
-    /// The templates that they were made of, held for other services.
+    /// Templates of the variants, held so that other services can share them.
     _templates: Vec<Arc<ServerConfig>>,
     challenges: TlsChallenges,
 }
 
-/// When what a service goes by ends.
+/// Ends of everything in a service that expires.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Expiries {
     pub certificates: Ends,
-    /// The OCSP responses that it staples, by nextUpdate.
+    /// OCSP responses that the service staples, by nextUpdate.
     pub staples: Ends,
-    /// The certificates in `ca`, by notAfter.
+    /// Certificates in `ca`, by notAfter.
     pub authorities: Ends,
-    /// The revocation lists that the others' certificates are held against, by nextUpdate.
+    /// Revocation lists for the peers' certificates, by nextUpdate.
     pub lists: Ends,
-    /// The faults of certificates that are skipped (`bad-certificate = "skip"`).
+    /// Faults of certificates that are skipped (`bad-certificate = "skip"`).
     pub skipped: Vec<String>,
 }
 
@@ -98,20 +98,20 @@ impl Expiries {
     }
 }
 
-/// The parts that all variants' configurations are made of.
+/// Parts shared by the configurations of all variants.
 struct ServerParts<'a> {
     options: &'a ServerOptions,
     site: &'a Arc<Site>,
     clock: Clock,
     /// `None` = no session resumes.
     sessions: Option<Arc<ServiceSessions>>,
-    /// Tickets after a TLS 1.3 handshake.
+    /// Number of tickets after a TLS 1.3 handshake.
     tickets_count: usize,
 }
 
 impl Server {
-    /// Builds the whole of it from `options`, or says what is wrong. Takes about 60 µs for each
-    /// ECDSA and 250 µs for each RSA certificate: the library proves that an RSA key is one.
+    /// Builds the server from `options`, or fails with the fault. Takes about 60 µs for each ECDSA
+    /// and 250 µs for each RSA certificate, because the library proves that an RSA key is one.
     pub fn build(
         options: &ServerOptions,
         service: &str,
@@ -134,7 +134,7 @@ impl Server {
             .map_err(|fault| BuildError { service: service.into(), is_front: true, fault })
     }
 
-    /// The configuration for this client, or how to refuse it.
+    /// Returns the configuration for this client, or the refusal.
     pub fn select(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refusal> {
         if let Some(config) = self.challenges.answer(hello) {
             return Ok(config);
@@ -168,9 +168,9 @@ impl Server {
         found.map(|(_, config)| config)
     }
 
-    /// The configuration by which a session that began with ML-KEM is resumed with a classical
-    /// group. All is looked at on which it depends that the library resumes it; if it does not,
-    /// the handshake fails, because a full one must not go without ML-KEM.
+    /// Returns the configuration by which a session that began with ML-KEM is resumed with a
+    /// classical group. Checks every condition of the library for resuming it; if the library still
+    /// does not, the handshake fails, because a full one must not go without ML-KEM.
     fn classical_for(
         &self,
         variant: Variant,
@@ -196,19 +196,19 @@ impl Server {
         (u16::from(chosen.suite()) == suite).then_some(config)
     }
 
-    /// The certificate that a full handshake shows this client, if it gets one.
+    /// Returns the certificate that a full handshake shows this client, if any.
     pub fn certificate_for(&self, hello: &ClientHello<'_>) -> Option<&Certificate> {
         let version = self.version_for(hello).ok()?;
         let number = self.certificate_number(version, hello).ok()?;
         self.site.certificates.get(number).map(|one| &**one)
     }
 
-    /// All certificates, in the order of the configuration.
+    /// Returns all certificates, in the order of the configuration.
     pub fn certificates(&self) -> &[Arc<Certificate>] {
         &self.site.certificates
     }
 
-    /// The warnings that come with time for the operator of the service of this name.
+    /// Returns the warnings that arise over time, for the operator of the service of this name.
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
         let trust = self.verifier.iter();
         let trust = trust.flat_map(|one| one.chains().concerns(moment));
@@ -216,14 +216,14 @@ impl Server {
         Warning::of_all(service, concerns.collect())
     }
 
-    /// The next second after `now` (Unix seconds) at which there may be other warnings.
+    /// Returns the next second after `now` (Unix seconds) at which the warnings may change.
     pub fn next_change(&self, now: i64) -> Option<i64> {
         let trust = self.verifier.iter();
         let trust = trust.filter_map(|one| one.chains().next_change(now));
         trust.chain(self.site.next_change(now)).min()
     }
 
-    /// When what it goes by ends, at `now` (Unix seconds).
+    /// Returns when the certificates, authorities and lists in use end, at `now` (Unix seconds).
     pub fn expiries(&self, now: i64) -> Expiries {
         let trust = self.verifier.as_ref().map(|one| one.chains().ends(now));
         let (authorities, lists) = trust.unwrap_or_default();
@@ -236,17 +236,17 @@ impl Server {
         }
     }
 
-    /// The place of sessions of TLS 1.3.
+    /// Returns where sessions of TLS 1.3 are stored.
     pub fn tls13_sessions(&self) -> Tls13Sessions {
         self.tls13_sessions
     }
 
-    /// The most plaintext that a record may carry to a client; `None` = as much as TLS allows.
+    /// Returns the maximum plaintext of a record to a client; `None` = as much as TLS allows.
     pub fn record_bytes_max(&self) -> Option<usize> {
         self.record_bytes_max
     }
 
-    /// The suites spoken, most preferred first.
+    /// Returns the supported suites, most preferred first.
     pub fn suites(&self) -> &[Suite] {
         self.policy.suites()
     }
@@ -320,7 +320,7 @@ impl Server {
         self.sessions.is_some()
     }
 
-    /// A session of a host with another kind of CPU resumes here with the suite that it has.
+    /// Reports whether ChaCha20 leads. A session from another kind of CPU resumes with its suite.
     fn chacha_first(
         &self,
         version: Version,
@@ -338,7 +338,7 @@ impl Server {
             Some(id) => sessions.suite_of_stored(id),
             None => sessions.suite_in_ticket(ticket()?),
         });
-        // One that the client does not offer does not resume anyhow.
+        // A session whose suite the client does not offer does not resume anyhow.
         let suite = suite.filter(|code| offered.clone().any(|one| one == *code));
         match suite.and_then(Suite::from_code) {
             Some(suite) => is_chacha(suite),
@@ -346,7 +346,7 @@ impl Server {
         }
     }
 
-    /// The stored session that the library will be asked for.
+    /// Returns the id of the stored session that the library will be asked for.
     fn session_of<'h>(
         &self,
         version: Version,
@@ -361,11 +361,11 @@ impl Server {
         id.filter(|id| self.resumes() && !id.is_empty())
     }
 
-    /// The stored session that a client offers and that is not here, if other hosts may have it:
-    /// [`Self::fetch`] looks for it there.
+    /// Returns the stored session that a client offers and that is not here, if other hosts may
+    /// have it: [`Self::fetch`] looks for it there.
     ///
-    /// A client that speaks TLS 1.3 too may have made its id of TLS 1.2 up (RFC 8446 appendix D.4):
-    /// it is not looked for, or every such client would wait in vain.
+    /// A client that also speaks TLS 1.3 may have invented its session id of TLS 1.2 (RFC 8446
+    /// appendix D.4): this id is not looked up, because every such client would wait in vain.
     pub fn session_elsewhere(&self, hello: &ClientHello<'_>) -> Option<OfferedSession> {
         let version = self.version_for(hello).ok()?;
         let by_ticket = version == Version::Tls12 && hello.session_ticket().is_some();
@@ -378,18 +378,18 @@ impl Server {
         is_elsewhere.then_some(OfferedSession { key, once })
     }
 
-    /// Looks for a session beyond this host; what is found is in the cache when `answer` is called.
+    /// Looks for a session on other hosts; a session found is in the cache when `answer` is called.
     pub fn fetch(&self, session: OfferedSession, answer: FetchAnswer) {
         self.resumption.fetch(session, answer);
     }
 
-    /// The highest version that both speak.
+    /// Returns the highest version that both sides support.
     fn version_for(&self, hello: &ClientHello<'_>) -> Result<Version, Refusal> {
         let shared = |version: &Version| speaks(hello, *version);
         let ours = self.policy.versions();
         let version = ours.iter().copied().find(shared);
         let version = version.ok_or_else(|| Refusal::of_version(hello.highest_version(), ours))?;
-        // The client spoke of a newer version before, and somebody may have cut that (RFC 7507).
+        // The client offered a newer version before, and an attacker may have cut that (RFC 7507).
         let highest = hello.highest_version();
         let is_older = ours.iter().any(|version| version.code() > highest);
         if is_older && hello.cipher_suites().any(|code| code == FALLBACK_SCSV) {
@@ -398,12 +398,12 @@ impl Server {
         Ok(version)
     }
 
-    /// Whether there is a certificate for this client, or it may do without.
+    /// Checks that there is a certificate for this client, or that it may do without.
     fn check_certificate(&self, version: Version, hello: &ClientHello<'_>) -> Result<(), Refusal> {
         let Err(refusal) = self.certificate_number(version, hello) else {
             return Ok(());
         };
-        // The schemes do not count where a session is resumed (RFC 5246 section 7.4.1.4.1).
+        // The schemes are irrelevant if a session is resumed (RFC 5246 section 7.4.1.4.1).
         let usable = Usable::without_signature(
             hello.cipher_suites(),
             hello.supported_groups(),
@@ -415,7 +415,7 @@ impl Server {
         if may_resume && found.is_ok() { Ok(()) } else { Err(refusal) }
     }
 
-    /// Whether the client offers a session of TLS 1.2, which may be one of ours.
+    /// Reports whether the client offers a session of TLS 1.2, which may be one of ours.
     fn offers_session(&self, hello: &ClientHello<'_>) -> bool {
         let has_ticket = hello.session_ticket().is_some_and(|one| !one.is_empty());
         self.resumes() && (has_ticket || !hello.session_id().is_empty())
@@ -436,7 +436,7 @@ impl Server {
         let now = seconds(self.clock.now());
         let choice = self.site.index.choose(hello.server_name(), usable, now);
         choice.map_err(|missing| match missing {
-            // What TLS 1.2 calls no shared signature scheme may be no shared suite at all.
+            // A missing signature scheme of TLS 1.2 may really be a missing suite.
             NoCertificate::KindUnusable => self
                 .check_suites(version, hello)
                 .err()
@@ -453,8 +453,8 @@ impl Server {
         if is_shared { Ok(()) } else { Err(Refusal::no_common("cipher suite")) }
     }
 
-    /// The first group of our preference for which a key share is at hand, so that no round trip
-    /// is spent on a HelloRetryRequest; else the first that the client has at all.
+    /// Returns our most preferred group for which the client sent a key share, so that no round
+    /// trip is spent on a HelloRetryRequest; else our first group that the client supports.
     fn group_for(&self, version: Version, hello: &ClientHello<'_>) -> Result<Group, Refusal> {
         let mut ours = self.policy.groups(version);
         let with_share = ours.clone().find(|group| {
@@ -468,7 +468,7 @@ impl Server {
     }
 }
 
-/// The fingerprints of the certificates that are listed as revoked.
+/// Returns the fingerprints of the certificates that are listed as revoked.
 fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, BuildFault> {
     let mut fingerprints = Vec::new();
     for source in &options.replaced.revoked {
@@ -498,7 +498,7 @@ impl ServerParts<'_> {
         config.key_log = Arc::new(SecretListener { logs: self.options.key_log });
         config.max_fragment_size = self.options.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols.clone_from(&self.options.alpn);
-        // Nobody who is unknown has us unpack anything: clients' certificates come as they are.
+        // Clients must not make us decompress unauthenticated data: no compressed certificates.
         config.cert_decompressors = Vec::new();
         let compresses = self.options.certificate_compression;
         config.cert_compressors = if compresses { COMPRESSORS.to_vec() } else { Vec::new() };
@@ -509,7 +509,7 @@ impl ServerParts<'_> {
 
     fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
         config.send_tls13_tickets = 0;
-        // Without stored sessions none is taken, and this is how much is skipped.
+        // Without stored sessions no early data is accepted, and this is how much is skipped.
         config.max_early_data_size = EARLY_DATA_BYTES_MAX;
         let Some(sessions) = &self.sessions else {
             return;
@@ -540,7 +540,7 @@ impl ServerParts<'_> {
     }
 }
 
-/// TLS 1.3 wants these of every client that we can serve (RFC 8446 section 9.2).
+/// Checks the extensions that TLS 1.3 requires of every client (RFC 8446 section 9.2).
 fn check_extensions(version: Version, hello: &ClientHello<'_>) -> Result<(), Refusal> {
     if version != Version::Tls13 {
         return Ok(());
@@ -559,7 +559,7 @@ fn check_extensions(version: Version, hello: &ClientHello<'_>) -> Result<(), Ref
 
 fn speaks(hello: &ClientHello<'_>, version: Version) -> bool {
     let mut listed = hello.supported_versions().peekable();
-    // RFC 8446 section 4.2.1: the older field counts only if the extension is not there.
+    // RFC 8446 section 4.2.1: the older field counts only if the extension is missing.
     if listed.peek().is_none() {
         return version == Version::Tls12 && hello.legacy_version() >= version.code();
     }

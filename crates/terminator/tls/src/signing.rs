@@ -1,10 +1,10 @@
-//! Keys that sign elsewhere, the rule what they may sign, and the references that stand in the
-//! place of private keys: PEM text that names a key by its public half, so that a process can serve
-//! a certificate without the key.
+//! Uses keys that sign in another process, limits what they may sign, and reads and writes
+//! references that replace private keys: PEM text that names a key by its public half, so that a
+//! process can serve a certificate without the key.
 //!
-//! Owns the key as the library sees it, which bytes are TLS's to sign, signing by a key that is at
-//! hand, and taking keys out of text. The way to the holder is a
-//! [`crate::key_holder::SignatureSource`].
+//! Handles the library's view of such a key, the check that bytes are TLS's to sign, signing with a
+//! local key, and the removal of keys from text. A [`crate::key_holder::SignatureSource`] reaches
+//! the key's holder.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::identity::sha256;
 use crate::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault};
 use crate::options::CertificateSource;
 
-/// The name of a public key in DER.
+/// Returns the id of a public key in DER.
 pub fn key_id(public_key: &[u8]) -> KeyId {
     sha256(public_key)
 }
 
-/// A key that is known by its public half.
+/// A key of which this process knows only the public half.
 pub(crate) struct RemoteKey {
     public_key: SubjectPublicKeyInfoDer<'static>,
     id: KeyId,
@@ -38,7 +38,7 @@ pub(crate) struct RemoteKey {
 }
 
 impl RemoteKey {
-    /// `None` = it is no public key of a kind that signs.
+    /// Returns `None` if this is no public key of a kind that signs.
     pub(crate) fn new(public_key: Vec<u8>, holder: KeyHolder) -> Option<Self> {
         let (_, read) = SubjectPublicKeyInfo::from_der(&public_key).ok()?;
         let kind = KeyKind::of(&read).ok()?;
@@ -74,7 +74,7 @@ impl SigningKey for RemoteKey {
     }
 }
 
-/// In the order of the library's own keys.
+/// Returns the signature schemes of a kind of key, in the order of the library's own keys.
 fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
     match kind {
         KeyKind::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
@@ -111,7 +111,7 @@ impl Signer for RemoteSigner {
     }
 }
 
-/// The fault of a key that signs elsewhere in an error of the library.
+/// Returns the fault of a remote key that an error of the library carries.
 pub(crate) fn signature_fault_of(error: &Error) -> Option<SignatureFault> {
     let Error::Other(OtherError(error)) = error else {
         return None;
@@ -119,23 +119,23 @@ pub(crate) fn signature_fault_of(error: &Error) -> Option<SignatureFault> {
     error.downcast_ref().copied()
 }
 
-/// A key that is at hand.
+/// A private key in this process.
 #[derive(Debug)]
 pub struct HeldKey(Arc<dyn SigningKey>);
 
 impl HeldKey {
-    /// Reads a key as PKCS #8, PKCS #1 or SEC 1; `None` = it is none.
+    /// Reads a key as PKCS #8, PKCS #1 or SEC 1; `None` = it is no such key.
     pub fn read(der: &[u8]) -> Option<Self> {
         let der = PrivateKeyDer::try_from(der).ok()?.clone_key();
         default_provider().key_provider.load_private_key(der).ok().map(Self)
     }
 
-    /// The public half in DER; `None` = the library does not say it.
+    /// Returns the public half in DER; `None` = the library does not provide it.
     pub fn public_key(&self) -> Option<Vec<u8>> {
         self.0.public_key().map(|key| key.to_vec())
     }
 
-    /// The signature of a message; `None` = the key knows no such scheme, or it failed.
+    /// Signs a message; `None` = the key does not support the scheme, or signing failed.
     pub fn sign(&self, scheme: u16, message: &[u8]) -> Option<Vec<u8>> {
         self.0.choose_scheme(&[scheme.into()])?.sign(message).ok()
     }
@@ -151,16 +151,16 @@ pub struct SigningRoles {
 const SERVER_CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
 const CLIENT_CONTEXT: &[u8] = b"TLS 1.3, client CertificateVerify\0";
 
-/// Spaces before the context (RFC 8446 section 4.4.3).
+/// Number of spaces before the context (RFC 8446 section 4.4.3).
 const SPACES: usize = 64;
 
-/// Client's and server's random numbers (RFC 5246 section 7.4.3).
+/// Bytes of the client's and server's random numbers (RFC 5246 section 7.4.3).
 const RANDOMS: usize = 64;
 
 impl SigningRoles {
-    /// Whether a message has the form of what TLS signs in one of these roles. A request for a
-    /// certificate, a mail or a token has none of these forms, because those are DER or text: DER
-    /// is refused as such.
+    /// Reports whether a message has the form of a message that TLS signs in one of these roles. A
+    /// certificate request, a mail or a token has none of these forms, because those are DER or
+    /// text: DER is refused as such.
     pub fn allow(self, message: &[u8]) -> bool {
         let is_server = || is_verify(message, SERVER_CONTEXT) || is_key_exchange(message);
         let is_client = || is_verify(message, CLIENT_CONTEXT) || is_transcript(message);
@@ -169,7 +169,7 @@ impl SigningRoles {
     }
 }
 
-/// The content of a CertificateVerify of TLS 1.3: spaces, context, and a hash of the transcript.
+/// Recognises a CertificateVerify of TLS 1.3: spaces, context, and a hash of the transcript.
 fn is_verify(message: &[u8], context: &[u8]) -> bool {
     let Some((spaces, rest)) = message.split_at_checked(SPACES) else {
         return false;
@@ -179,9 +179,9 @@ fn is_verify(message: &[u8], context: &[u8]) -> bool {
         && hash.is_some_and(|hash| matches!(hash.len(), 32 | 48))
 }
 
-/// The content of a ServerKeyExchange's signature of TLS 1.2: random numbers and the point on a
-/// named curve (RFC 8422 section 5.4). Who asks chooses nearly all of these bytes, so that a
-/// certificate request could be made to look so: what is DER as a whole is refused.
+/// Recognises the signed content of a ServerKeyExchange of TLS 1.2: random numbers and the point on
+/// a named curve (RFC 8422 section 5.4). The requester chooses nearly all of it and could shape a
+/// certificate request so: a message that is DER as a whole is refused.
 fn is_key_exchange(message: &[u8]) -> bool {
     let Some((&[3, a, b, length], point)) =
         message.get(RANDOMS..).and_then(|rest| rest.split_first_chunk())
@@ -199,8 +199,8 @@ fn is_key_exchange(message: &[u8]) -> bool {
     point.len() == bytes && usize::from(length) == bytes && !is_der(message)
 }
 
-/// Whether it is a SEQUENCE or SET of DER (X.690) and nothing else, as all that is signed of
-/// certificates, requests and mail is. One honest exchange of some millions is taken for it.
+/// Reports whether a message is one SEQUENCE or SET of DER (X.690), as are all signed parts of
+/// certificates, requests and mail. One honest exchange in some millions is mistaken for it.
 fn is_der(message: &[u8]) -> bool {
     let Some((0x30 | 0x31, mut content, [])) = der_element(message) else {
         return false;
@@ -214,7 +214,7 @@ fn is_der(message: &[u8]) -> bool {
     true
 }
 
-/// The first element: tag, content, and what is behind it.
+/// Splits off the first element: tag, content, and the remaining bytes.
 fn der_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match first {
@@ -229,8 +229,8 @@ fn der_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The content of a client's CertificateVerify of TLS 1.2: whole handshake messages, the first of
-/// them a ClientHello (RFC 5246 section 7.4.8).
+/// Recognises the signed content of a client's CertificateVerify of TLS 1.2: whole handshake
+/// messages, the first of them a ClientHello (RFC 5246 section 7.4.8).
 fn is_transcript(message: &[u8]) -> bool {
     const CLIENT_HELLO: u8 = 1;
     let mut rest = message;
@@ -242,24 +242,24 @@ fn is_transcript(message: &[u8]) -> bool {
         };
         (rest, count) = (next, count + 1);
     }
-    // Hello, the server's, its certificate and key exchange, its end, and the client's two.
+    // ClientHello; the server's hello, certificate, key exchange and done; the client's two.
     rest.is_empty() && count >= 5 && message.first() == Some(&CLIENT_HELLO)
 }
 
-/// A message by which a key shows that it is a public key's other half. Nobody else has a use for
-/// its signature, because no transcript has this hash.
+/// Returns a message with which a key proves that it belongs to a public key. Its signature is
+/// useless to anybody else, because no transcript has this hash.
 pub fn trial() -> Vec<u8> {
     [&[b' '; SPACES], SERVER_CONTEXT, &[0; 32]].concat()
 }
 
-/// A scheme that every key of a public key's kind signs with; `None` = it is no key of TLS.
+/// Returns a scheme that every key of a public key's kind supports; `None` = no key of TLS.
 pub fn trial_scheme(public_key: &[u8]) -> Option<u16> {
     let (_, read) = SubjectPublicKeyInfo::from_der(public_key).ok()?;
     let schemes = schemes(KeyKind::of(&read).ok()?);
     schemes.last().map(|scheme| (*scheme).into())
 }
 
-/// Whether a signature of a message verifies by a public key in DER.
+/// Reports whether a signature of a message verifies by a public key in DER.
 pub fn verifies(public_key: &[u8], scheme: u16, message: &[u8], signature: &[u8]) -> bool {
     let Ok((_, read)) = SubjectPublicKeyInfo::from_der(public_key) else {
         return false;
@@ -273,13 +273,13 @@ pub fn verifies(public_key: &[u8], scheme: u16, message: &[u8], signature: &[u8]
     fitting.flat_map(|(_, all)| all.iter()).any(|one| verified(*one))
 }
 
-/// A reference to the key with that public half (DER).
+/// Returns a reference to the key with that public half (DER).
 pub fn reference(public_key: &[u8]) -> String {
     block(REFERENCE_LABEL, public_key)
 }
 
-/// A reference to the key of the first certificate in a text, with that public half; `None` = it
-/// holds none.
+/// Returns a reference to the key of the first certificate in a text, and that public half; `None`
+/// = the text holds no certificate.
 pub fn reference_to_leaf(chain_pem: &[u8]) -> Option<(String, Vec<u8>)> {
     let blocks = pem::read(chain_pem).ok()?;
     let der = CertificateDer::from(pem::all_of(blocks, BlockKind::Certificate).next()?);
@@ -288,14 +288,14 @@ pub fn reference_to_leaf(chain_pem: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((reference(&public_key), public_key))
 }
 
-/// The private key of a certificate in DER; `None` = it has none, or a reference.
+/// Returns the private key of a certificate in DER; `None` = there is none, or only a reference.
 pub fn key_of(source: &CertificateSource) -> Option<Zeroizing<Vec<u8>>> {
     let blocks = pem::read(source.key_pem.as_ref().unwrap_or(&source.chain_pem)).ok()?;
     pem::all_of(blocks, BlockKind::PrivateKey).next().map(Zeroizing::new)
 }
 
-/// A file's text with references in the place of private keys; `None` = it holds none. Keys that
-/// nobody can use are left out, and so is all text around blocks.
+/// Returns a file's text with references instead of private keys; `None` = it holds no key.
+/// Unusable keys and all text around blocks are left out.
 pub fn without_keys(text: &[u8]) -> Option<Vec<u8>> {
     let Ok(blocks) = pem::read(text) else {
         // A damaged block may be most of a key.
@@ -341,7 +341,7 @@ mod tests {
         [&[b' '; RANDOMS][..], &[3, 0, 29, point as u8], &vec![7; point]].concat()
     }
 
-    /// A SEQUENCE of two strings, the second of which looks like a point on P-256 at its place.
+    /// Returns a SEQUENCE of two strings; the second one looks like a point on P-256 at its place.
     fn request() -> Vec<u8> {
         let first = [&[4, 40][..], &[b'a'; 40]].concat();
         let point = [&[b'b'; 17][..], &[3, 0, 23, 65], &[4; 65]].concat();
@@ -371,12 +371,12 @@ mod tests {
             (key_exchange(31), false, false),
             (request(), false, false),
             (transcript(6), false, true),
-            // A hash of another length, a point cut short, half a message, too few of them.
+            // A hash of another length, a point cut short, half a message, too few messages.
             ([trial(), vec![0]].concat(), false, false),
             (key_exchange(32)[..99].to_vec(), false, false),
             (transcript(6)[..20].to_vec(), false, false),
             (transcript(4), false, false),
-            // What begins as DER, and text.
+            // Bytes that begin as DER, and text.
             ([&[0x30, 0x82, 1, 0][..], &[0; 256]].concat(), false, false),
             (b"eyJhbGciOiJFUzI1NiJ9.e30".repeat(4), false, false),
             (Vec::new(), false, false),

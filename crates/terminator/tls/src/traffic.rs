@@ -1,11 +1,11 @@
-//! An established TLS connection: application data, alerts and key updates over records, sealed and
-//! opened where the bytes lie.
+//! Handles an established TLS connection: application data, alerts and key updates over records,
+//! which are sealed and opened in place.
 //!
-//! Owns what a record means after the handshake; how records look is `record`'s, how the keys came
-//! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
-//! then it counts what the kernel seals, says which records without application data the kernel is
-//! to be given, and keeps nonces apart when the kernel goes on where we stopped. The calls that
-//! hand it over are somebody else's.
+//! Gives records their meaning after the handshake. The format of records is in `record`, the
+//! derivation of the keys in `handshake`. Holds no buffers. The sealing can be handed to the
+//! kernel, for good: then this module counts what the kernel seals, names the records without
+//! application data that the kernel must send, and keeps nonces apart when the kernel continues
+//! where we stopped. The caller makes the system calls of the hand-over.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -23,30 +23,30 @@ use crate::record::{
 };
 use crate::secrets::TrafficSecret;
 
-/// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
+/// Maximum number of bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
 pub const CONTROL_BYTES_MAX: usize = 128;
 
-/// Records in a row that carry no data before the peer is taken for hostile, as in BoringSSL
-/// (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
+/// Maximum number of consecutive records without data before the peer is considered hostile, as in
+/// BoringSSL (`kMaxEmptyRecords`, `kMaxKeyUpdates`).
 const EMPTY_RECORDS_MAX: u8 = 32;
 
-/// Warnings in a connection's life before the peer is taken for hostile, as in BoringSSL
-/// (`kMaxWarningAlerts`).
+/// Maximum number of warnings in a connection before the peer is considered hostile, as in
+/// BoringSSL (`kMaxWarningAlerts`).
 const WARNINGS_MAX: u8 = 4;
 
 const HANDSHAKE_CLIENT_HELLO: u8 = 1;
 const HANDSHAKE_HELLO_REQUEST: u8 = 0;
 
-/// Both directions of an established connection, with the keys in our own hands.
+/// Both directions of an established connection, with the keys in this process.
 pub struct Traffic {
     sending: Sending,
-    /// The keys in use for sealing, as long as the kernel may want them; after the hand-over, those
-    /// that it is to get next.
+    /// Keys in use for sealing, as long as the kernel may need them; after the hand-over, the keys
+    /// that the kernel gets next.
     sending_keys: Option<Box<ConnectionTrafficSecrets>>,
     opener: KeyOpener,
     /// `None` in TLS 1.2, which has no KeyUpdate.
     secrets: Option<Box<TrafficSecrets>>,
-    /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
+    /// `None` if we are the server, and in TLS 1.2, where the handshake carries the tickets.
     tickets: Option<Box<TicketIntake>>,
     version: Version,
     messages: MessageReader,
@@ -57,27 +57,27 @@ pub struct Traffic {
     warnings: u8,
 }
 
-/// The secrets of the keys of TLS 1.3 that follow a KeyUpdate.
+/// Secrets from which a KeyUpdate of TLS 1.3 derives the next keys.
 pub(crate) struct TrafficSecrets {
     pub(crate) sending: TrafficSecret,
     pub(crate) receiving: TrafficSecret,
 }
 
-/// The tickets of a server, whose client we are.
+/// Intake of tickets from a server whose client we are.
 pub(crate) struct TicketIntake {
-    /// It keeps them as sessions. `None` = there are enough: it holds the server's certificates and
-    /// more, a thousand bytes and often some thousands.
+    /// Library connection that keeps tickets as sessions. `None` = enough tickets have arrived: the
+    /// object holds the server's certificates and more, a thousand bytes and often some thousands.
     library: Option<Box<KernelConnection<ClientConnectionData>>>,
     are_there: bool,
     data_records: u8,
 }
 
-/// Records with data after which no tickets are waited for any more. Servers send them with the end
-/// of the handshake; some begin with data before that, to clients that wait for it.
+/// Number of records with data after which no more tickets are expected. Servers send tickets at
+/// the end of the handshake; some send data before that, to clients that wait for it.
 const RECORDS_BEFORE_TICKETS_MAX: u8 = 8;
 
-/// The longest message with a ticket that is kept: servers' own have some hundred bytes, and with a
-/// client's chain in them a few thousand.
+/// Maximum length of a kept message with a ticket: common servers' messages have some hundred
+/// bytes, and a few thousand with a client's chain in them.
 pub(crate) const TICKET_BYTES_MAX: usize = 8 << 10;
 
 impl TicketIntake {
@@ -85,14 +85,14 @@ impl TicketIntake {
         Self { library: Some(Box::new(library)), are_there: false, data_records: 0 }
     }
 
-    /// Takes a message without its header; `false` = it is no valid message with a ticket.
+    /// Takes a message without its header; `false` = the message is no valid ticket message.
     fn take(&mut self, ticket: &[u8]) -> bool {
         self.are_there = true;
         let library = self.library.as_mut().filter(|_| ticket.len() <= TICKET_BYTES_MAX);
         library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
     }
 
-    /// A record with data has come.
+    /// Counts a record with data.
     fn note_data(&mut self) {
         self.data_records = self.data_records.saturating_add(1);
         if self.are_there || self.data_records >= RECORDS_BEFORE_TICKETS_MAX {
@@ -128,8 +128,8 @@ impl RecordSealer for Traffic {
 }
 
 impl Traffic {
-    /// Joins the two directions; `secrets` is needed in TLS 1.3, `tickets` by its clients, and
-    /// `sending_keys` if the kernel may ever be handed the sealing.
+    /// Joins the two directions. TLS 1.3 needs `secrets`, its clients need `tickets`, and a later
+    /// hand-over to the kernel needs `sending_keys`.
     pub(crate) fn new(
         version: Version,
         sealer: KeySealer,
@@ -154,17 +154,17 @@ impl Traffic {
         }
     }
 
-    /// The length of the record at the start of `bytes`; `None` = its header is not yet there. A
-    /// record that can never be valid is refused from its header alone.
+    /// Returns the length of the record at the start of `bytes`; `None` = the header is incomplete.
+    /// A record that can never be valid is refused from its header alone.
     pub fn record_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, TrafficFault> {
         self.opener.record_bytes(bytes).map_err(TrafficFault::Record)
     }
 
-    /// Opens one whole record into the start of `plain`, which is at least as long.
+    /// Opens one whole record into the start of `plain`, which is at least as long as the record.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<RecordContent, TrafficFault> {
         let (kind, bytes) = self.opener.open(record, plain).map_err(TrafficFault::Record)?;
         if self.messages.is_waiting() && kind != ContentType::Handshake {
-            // Nothing comes between a message's fragments (RFC 8446 section 5.1).
+            // No record may come between a message's fragments (RFC 8446 section 5.1).
             return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
         if kind == ContentType::ApplicationData && bytes > 0 {
@@ -193,7 +193,7 @@ impl Traffic {
             _ => return Err(TrafficFault::Message(alert::DECODE_ERROR)),
         };
         match (level, description) {
-            // The level says nothing (RFC 8446 section 6).
+            // The level is irrelevant (RFC 8446 section 6).
             (_, alert::CLOSE_NOTIFY) => Ok(RecordContent::CloseNotify),
             (ALERT_LEVEL_WARNING, alert::USER_CANCELED) => self.take_warning(),
             // TLS 1.3 knows no warnings beyond these two (RFC 8446 section 6).
@@ -236,14 +236,14 @@ impl Traffic {
         Ok(RecordContent::Control)
     }
 
-    /// Whether tickets that come are kept.
+    /// Reports whether further tickets are kept.
     #[cfg(test)]
     pub(crate) fn keeps_tickets(&self) -> bool {
         let tickets = self.tickets.as_ref();
         tickets.is_some_and(|tickets| tickets.library.is_some())
     }
 
-    /// Moves the key to where one more record brings it close to its limit, if we encrypt.
+    /// Sets the key so that one more record makes a KeyUpdate due, if we encrypt.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         if let Sending::Ours(sealer) = &mut self.sending {
@@ -251,12 +251,12 @@ impl Traffic {
         }
     }
 
-    /// Whether a record of ours has to go out before more data is sealed.
+    /// Reports whether a control record must be sent before more data is sealed.
     pub fn is_control_due(&self) -> bool {
         self.key_update_due || self.refusal_due
     }
 
-    /// Appends the records that are due: at most [`CONTROL_BYTES_MAX`] bytes.
+    /// Appends the due control records: at most [`CONTROL_BYTES_MAX`] bytes.
     pub fn seal_control(&mut self, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         while let Some(record) = self.take_control() {
             self.append(&record, out)?;
@@ -267,7 +267,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// The next record that is due.
+    /// Returns the next control record that is due.
     fn take_control(&mut self) -> Option<ControlRecord> {
         if std::mem::take(&mut self.key_update_due) {
             return Some(ControlRecord::key_update());
@@ -294,22 +294,22 @@ impl Traffic {
         self.append(&ControlRecord::close_notify(), out)
     }
 
-    /// Appends a fatal alert; the last record that is sealed.
+    /// Appends a fatal alert; no record is sealed after it.
     pub fn seal_alert(&mut self, description: u8, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         self.append(&ControlRecord::fatal(description), out)
     }
 
     fn append(&mut self, record: &ControlRecord, out: &mut Vec<u8>) -> Result<(), KeyExhausted> {
         let Sending::Ours(sealer) = &mut self.sending else {
-            // The kernel is given it with its type.
+            // The kernel gets the record with its type instead.
             return Err(KeyExhausted);
         };
         sealer.append(record.content_type(), record.content(), out)
     }
 
-    /// The keys to hand to the kernel, so that it encrypts from now on: those in use, or after the
-    /// hand-over those that follow a KeyUpdate. `None` = there are none, or no kernel knows the
-    /// cipher.
+    /// Returns the keys to hand to the kernel, so that it encrypts from now on: those in use, or
+    /// after the hand-over those that follow a KeyUpdate. `None` = there are no keys, or no kernel
+    /// knows the cipher.
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
         let sequence = match &self.sending {
             Sending::Ours(sealer) => sealer.sequence(),
@@ -323,8 +323,8 @@ impl Traffic {
         self.sending_keys = None;
     }
 
-    /// Takes note that the kernel has got [`Self::kernel_keys`]. What is sealed is plaintext now,
-    /// and control records go by [`Self::kernel_control`].
+    /// Records that the kernel has taken [`Self::kernel_keys`]. From now on sealing leaves
+    /// plaintext, and control records go through [`Self::kernel_control`].
     pub fn hand_over(&mut self) {
         let unused = Sending::Kernel(KeyAllowance::NONE);
         self.sending =
@@ -339,7 +339,7 @@ impl Traffic {
             };
     }
 
-    /// Counts plaintext that the kernel was given to seal, past our buffers.
+    /// Counts plaintext that was given to the kernel without our buffers.
     pub fn count_passed(&mut self, bytes: usize) -> Result<(), KeyExhausted> {
         let Sending::Kernel(allowance) = &mut self.sending else {
             return Err(KeyExhausted);
@@ -349,16 +349,16 @@ impl Traffic {
         Ok(())
     }
 
-    /// Whether the kernel needs a new key before it may send more data.
+    /// Reports whether the kernel needs a new key before it may send more data.
     pub fn is_kernel_key_due(&self) -> bool {
         self.key_update_due && matches!(self.sending, Sending::Kernel(_))
     }
 
-    /// The next record that is due where the kernel encrypts. Behind a KeyUpdate the kernel must be
-    /// given [`Self::kernel_keys`] before anything else.
+    /// Returns the next due control record where the kernel encrypts. After a KeyUpdate the kernel
+    /// must get [`Self::kernel_keys`] before anything else.
     ///
     /// # Errors
-    /// There are no further keys.
+    /// Fails if there are no further keys.
     pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
         let record = self.take_control();
         if record.is_some_and(|record| record.is_key_update()) {
@@ -370,13 +370,13 @@ impl Traffic {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RecordContent {
-    /// This number of bytes of application data stands at the start of the plaintext.
+    /// Number of bytes of application data at the start of the plaintext.
     Data(usize),
     /// A message that is not for the application; a reply may be due.
     Control,
     /// The peer ended its stream.
     CloseNotify,
-    /// The peer gave up, with this alert.
+    /// The peer ended the connection with this alert.
     FatalAlert(u8),
 }
 
@@ -384,12 +384,12 @@ pub enum RecordContent {
 pub enum TrafficFault {
     /// The peer sent a record that cannot be opened.
     Record(RecordFault),
-    /// The peer sent a message that has no place here; the alert to answer with.
+    /// The peer sent a message that is not allowed here; the value is the alert to answer with.
     Message(u8),
 }
 
 impl TrafficFault {
-    /// The alert to answer with.
+    /// Returns the alert to answer with.
     pub fn alert(self) -> u8 {
         match self {
             Self::Record(fault) => fault.alert(),
@@ -412,30 +412,30 @@ impl Display for TrafficFault {
     }
 }
 
-/// The messages of a peer after the handshake in TLS 1.3: a KeyUpdate (RFC 8446 section 4.6.3),
-/// which is all that a client sends, and the tickets of a server (section 4.6.1). They may come in
-/// fragments, and several in a record.
+/// Reader of a peer's messages after the handshake in TLS 1.3: a KeyUpdate (RFC 8446 section
+/// 4.6.3), the only message that a client sends, and the tickets of a server (section 4.6.1).
+/// Messages may be fragmented, and a record may hold several.
 #[derive(Debug, Default)]
 pub(crate) struct MessageReader {
-    /// As much of a message as has come.
+    /// Bytes of the incomplete message received so far.
     message: Vec<u8>,
 }
 
-/// A taker of messages with tickets, without their headers; it says whether one is such a message.
+/// Callback that takes a ticket message without its header and reports whether it is valid.
 type TicketTaker<'t> = &'t mut dyn FnMut(&[u8]) -> bool;
 
-/// The longest message with a ticket that is waited for, in bytes: that of a server that keeps a
-/// client's chain in it has a few thousand.
+/// Maximum length in bytes of a ticket message that is assembled: a message with a client's chain
+/// in it has a few thousand.
 const TICKET_MESSAGE_BYTES_MAX: usize = 32 << 10;
 
 impl MessageReader {
-    /// Whether a part of a message has come, and not the rest.
+    /// Reports whether a message is incomplete.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.message.is_empty()
     }
 
-    /// Takes a record's content: whether a KeyUpdate at its end wants a reply; `None` = there is
-    /// none. Where `take_ticket` is `None`, no ticket may come.
+    /// Takes a record's content. Returns whether a KeyUpdate at its end asks for a reply; `None` =
+    /// there is no KeyUpdate. If `take_ticket` is `None`, tickets are not allowed.
     pub(crate) fn take(
         &mut self,
         mut content: &[u8],
@@ -485,7 +485,7 @@ impl MessageReader {
         Ok(None)
     }
 
-    /// Moves content to the message until that has `bytes` bytes, or the content ends.
+    /// Moves content to the message until the message has `bytes` bytes, or the content ends.
     fn fill(&mut self, bytes: usize, content: &mut &[u8]) {
         let missing = bytes.saturating_sub(self.message.len()).min(content.len());
         let (part, rest) = content.split_at(missing);
@@ -497,13 +497,13 @@ impl MessageReader {
 pub(crate) const ALERT_LEVEL_WARNING: u8 = 1;
 pub(crate) const ALERT_LEVEL_FATAL: u8 = 2;
 
-/// A KeyUpdate that asks for none in return (RFC 8446 section 4.6.3).
+/// A KeyUpdate that requests no KeyUpdate in return (RFC 8446 section 4.6.3).
 pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 const SALT_BYTES: usize = 4;
 
-/// The keys for the kernel to seal the record of this number. `None` = a cipher that no kernel
-/// knows.
+/// Returns the keys with which the kernel seals records from this sequence number on. `None` = no
+/// kernel knows the cipher.
 pub(crate) fn keys_of(
     version: Version,
     sequence: u64,
@@ -518,13 +518,13 @@ pub(crate) fn keys_of(
 
 /// Sets the nonce from which the kernel counts with AES-GCM in TLS 1.2.
 ///
-/// The library and we made nonces of the vector's last 64 bits *combined* with the sequence number
-/// (exclusive or), the kernel *counts up* from what it is given: going on from our next nonce, it
-/// would meet one of ours sooner or later, and AES-GCM is broken by one nonce used twice. So its
-/// first one has the highest bit that none of ours has. No sequence number reaches that bit: a key
-/// seals less than 2^35 records (`record`'s limit of blocks), so ours never lose it and the
-/// kernel's never gain it back. The other bits are the sequence number, so that two hand-overs of
-/// one key, if ever there were, would not meet either.
+/// The library and we made nonces by *combining* the vector's last 64 bits with the sequence number
+/// (exclusive or); the kernel *counts up* from the nonce that it gets. If it continued from ours,
+/// it would sooner or later repeat one, and a nonce used twice breaks AES-GCM. So the kernel's
+/// first nonce has the highest bit inverted. No sequence number reaches that bit, because a key
+/// seals less than 2^35 records (`record`'s limit of blocks): our nonces always keep our bit and
+/// the kernel's never get it. The other bits are the sequence number, so that two hand-overs of one
+/// key, if they ever happened, would not repeat nonces either.
 fn start_counting(iv: &mut [u8; NONCE_BYTES], sequence: u64) {
     const HIGHEST: u64 = 1 << 63;
     let (_, explicit) = iv.split_at_mut(SALT_BYTES);
@@ -533,7 +533,7 @@ fn start_counting(iv: &mut [u8; NONCE_BYTES], sequence: u64) {
     explicit.copy_from_slice(&start.to_be_bytes());
 }
 
-/// A record that carries no application data: the kernel has to be told its type.
+/// A record without application data, whose type the kernel must be given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ControlRecord {
     kind: ContentType,
@@ -548,7 +548,7 @@ impl ControlRecord {
         Self { kind, content: room, bytes: content.len() }
     }
 
-    /// The end of our stream.
+    /// Returns the close_notify that ends our stream.
     pub fn close_notify() -> Self {
         let content = [ALERT_LEVEL_WARNING, alert::CLOSE_NOTIFY];
         Self::new(ContentType::Alert, &content)
@@ -566,7 +566,7 @@ impl ControlRecord {
         Self::new(ContentType::Handshake, &KEY_UPDATE)
     }
 
-    /// Whether all that is sent behind it is under the next key.
+    /// Reports whether everything sent after this record is under the next key.
     pub fn is_key_update(&self) -> bool {
         self.kind == ContentType::Handshake
     }
@@ -575,7 +575,7 @@ impl ControlRecord {
         self.kind
     }
 
-    /// The type's number (RFC 8446 section 5.1).
+    /// Returns the type's number (RFC 8446 section 5.1).
     pub fn kind(&self) -> u8 {
         self.kind.code()
     }

@@ -1,7 +1,6 @@
-//! Spans of wall time: when a certificate, an OCSP response or a revocation list may be used.
+//! Spans of wall time in which a certificate, OCSP response or revocation list may be used.
 //!
-//! Owns what "now" means for them, so that each is judged when it is used. Says nothing about
-//! what follows from it.
+//! Defines "now" for them, so that each is judged when it is used. Decides no consequences.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,52 +13,52 @@ use rustls_pki_types::UnixTime;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// How long before its end something that is not renewed is worth a warning, in days, and another
-/// one each time that the next of these is left. Programs that renew certificates of 90 days do so
-/// when 30 are left: of these, the first warning is bounded by [`WARNING_PART`].
+/// Days before the end at which a warning is given, and repeated, if the item is not renewed.
+/// Programs that renew certificates of 90 days do so when 30 are left: for these, [`WARNING_PART`]
+/// limits the first warning.
 const EXPIRY_WARNING_DAYS: [i64; 3] = [30, 7, 1];
 
-/// A short life is not worth a warning before this part of it is left: a certificate of
-/// 45 days is usually renewed when it has 15 left.
+/// Part of a short life that must be left before a warning: a certificate of 45 days is usually
+/// renewed when it has 15 left.
 const WARNING_PART: i64 = 4;
 
-/// A span of wall time in Unix seconds. Both ends belong to it.
+/// A span of wall time in Unix seconds, including both ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Validity {
-    /// The first second.
+    /// First second.
     pub from: i64,
-    /// The last second.
+    /// Last second.
     pub until: i64,
 }
 
-/// The standing of `now` to a [`Validity`].
+/// Position of `now` in a [`Validity`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
-    /// It begins in this number of seconds.
+    /// The span begins in this number of seconds.
     NotYet(i64),
-    /// It has begun, and its end is far.
+    /// The span has begun, and its end is far.
     Good,
-    /// It ends soon, in this number of seconds.
+    /// The span ends soon, in this number of seconds.
     EndsSoon(i64),
-    /// It ended this number of seconds ago.
+    /// The span ended this number of seconds ago.
     Over(i64),
 }
 
 impl Validity {
-    /// The end of what has none: an OCSP response without nextUpdate.
+    /// End of an endless span: an OCSP response without nextUpdate.
     pub(crate) const ENDLESS: i64 = i64::MAX;
 
-    /// Whether `now` (Unix seconds) is within it.
+    /// Reports whether `now` (Unix seconds) is within the span.
     pub fn contains(self, now: i64) -> bool {
         self.from <= now && now <= self.until
     }
 
-    /// Whether it holds at every time at which `other` does.
+    /// Reports whether the span contains `other`.
     pub(crate) fn covers(self, other: Self) -> bool {
         self.from <= other.from && other.until <= self.until
     }
 
-    /// The standing of `now` (Unix seconds) to it.
+    /// Returns the position of `now` (Unix seconds) in the span.
     pub fn at(self, now: i64) -> Standing {
         if now > self.until {
             Standing::Over(now.saturating_sub(self.until))
@@ -72,7 +71,7 @@ impl Validity {
         }
     }
 
-    /// The same, but [`Standing::Good`] for what was already so in kind.
+    /// Like [`Self::at`], but [`Standing::Good`] if the kind of result is not new.
     pub(crate) fn news(self, moment: Moment) -> Standing {
         let standing = self.at(moment.now);
         let is_known = moment.since.is_some_and(|since| {
@@ -82,7 +81,7 @@ impl Validity {
         if is_known { Standing::Good } else { standing }
     }
 
-    /// The next second after `now` at which [`Validity::at`] says something else in kind.
+    /// Returns the next second after `now` at which the kind of [`Validity::at`] changes.
     pub fn next_change(self, now: i64) -> Option<i64> {
         let ends = [self.from, self.until.saturating_add(1)].into_iter();
         let warned = self.warned_from().into_iter();
@@ -90,7 +89,7 @@ impl Validity {
         changes.filter(|change| *change > now).min()
     }
 
-    /// How many of the warnings about its end are due.
+    /// Returns how many of the warnings about the end are due.
     fn stage(self, now: i64) -> usize {
         let due = self.warned_from().into_iter().filter(|from| now > *from);
         due.count()
@@ -105,41 +104,41 @@ impl Validity {
     }
 }
 
-/// When is asked what an operator should know, in Unix seconds.
+/// Time of a check for concerns, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// When it was asked before; `None` = never.
+    /// Time of the previous check; `None` = never.
     pub since: Option<i64>,
     pub now: i64,
 }
 
-/// The most expiries that are listed by name for each service; those that come first.
+/// Maximum number of expiries listed by name for each service, the earliest first.
 pub const EXPIRIES_MAX: usize = 256;
 
-/// When one certificate, OCSP response or revocation list ends.
+/// End of one certificate, OCSP response or revocation list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Expiry {
-    /// The file it came from.
+    /// File that contains it.
     pub file: Box<str>,
-    /// The certificate's first name, or the revocation list's issuer.
+    /// First name of the certificate, or issuer of the revocation list.
     pub name: Box<str>,
-    /// The certificate's key, as in "RSA 2048"; empty for a revocation list.
+    /// Key of the certificate, as in "RSA 2048"; empty for a revocation list.
     pub key: Cow<'static, str>,
-    /// The last second, in Unix seconds; of a revocation list, its nextUpdate.
+    /// Last second, in Unix seconds; nextUpdate of a revocation list.
     pub time: i64,
 }
 
 /// The notAfter of certificates without a well-defined end (RFC 5280 section 4.1.2.5): the end of
-/// the year 9999, in Unix seconds. Our own stand-ins have it.
+/// the year 9999, in Unix seconds. Our own placeholders have it.
 const NO_END: i64 = 253_402_300_799;
 
-/// The ends of several validities, at one time.
+/// Ends of several validities, at one time.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ends {
     pub loaded: u64,
     pub expired: u64,
-    /// The first of them to end, up to [`EXPIRIES_MAX`], soonest first. Without those that do not
-    /// end; one for each file, name and kind of key.
+    /// The earliest ends, up to [`EXPIRIES_MAX`], soonest first. Excludes endless items; one entry
+    /// for each file, name and kind of key.
     pub listed: Vec<Expiry>,
 }
 
@@ -164,18 +163,18 @@ impl Ends {
         Self { loaded: self.loaded + other.loaded, expired: self.expired + other.expired, listed }
     }
 
-    /// The first end, in Unix seconds; `None` = none of them ends.
+    /// Returns the first end, in Unix seconds; `None` = no item ends.
     pub fn first(&self) -> Option<i64> {
         self.listed.first().map(|one| one.time)
     }
 }
 
-/// Unix seconds, as X.509 counts them.
+/// Returns Unix seconds, as X.509 counts them.
 pub fn seconds(now: UnixTime) -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A span of time in seconds, shown in words.
+/// A duration in seconds, displayed in words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Span(pub i64);
 
@@ -192,12 +191,12 @@ impl Display for Span {
     }
 }
 
-/// The source of wall time: the system, or a test.
+/// Source of wall time: the system, or a test.
 #[derive(Clone, Debug)]
 pub struct Clock(pub(crate) Arc<dyn TimeProvider>);
 
 impl Clock {
-    /// A clock that cannot be read stands at the epoch: nothing is valid then.
+    /// Returns the time. An unreadable clock returns the epoch, at which no item is valid.
     pub fn now(&self) -> UnixTime {
         let epoch = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
         self.0.current_time().unwrap_or(epoch)

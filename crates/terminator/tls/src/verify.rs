@@ -1,15 +1,15 @@
-//! Certificates of clients and of servers: who may have issued them, which are revoked, which
-//! clients may enter, and what a refusal meant.
+//! Verifies certificates of clients and of servers: trusted authorities, revocation, the clients
+//! that are allowed, and the reason for a refusal.
 //!
-//! Revocation (RFC 5280 section 6.3) is looked at for the whole chain as soon as the service has
-//! any list. For the peer's own certificate it fails closed: one whose issuer has no list is
-//! refused. A certificate between it and the authority is refused if it is on a list, and passes
+//! Revocation (RFC 5280 section 6.3) is checked for the whole chain as soon as the service has any
+//! list. For the peer's own certificate it fails closed: a certificate whose issuer has no list is
+//! refused. A certificate between it and the authority is refused if it is on a list, and accepted
 //! if its issuer has none: lists of roots are rare, and an operator who has only the issuing CA's
-//! would lock out everybody. What the lists say is judged at the time of each handshake, and of
+//! would lock out everybody. The lists' validity is judged at the time of each handshake, and of
 //! each resumption.
 //!
-//! Before the library looks for a path, [`wire::certificate_chain`] has seen to it that this costs
-//! little: the library would try for seconds what a hostile peer makes up.
+//! Before the library looks for a path, [`wire::certificate_chain`] ensures that this is cheap: the
+//! library would spend seconds on a chain that a hostile peer makes up.
 
 mod authorities;
 mod fault;
@@ -51,28 +51,28 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use fault::{fault_in, read_revocation_lists};
 use revocation::{ListSignatures, RevocationList, RevocationLists};
 
-/// The most bytes of authorities' names in a request for a certificate. Their list has a length of
-/// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
+/// Maximum number of bytes of authorities' names in a request for a certificate. The list has a
+/// length of 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
 pub const NAMES_BYTES_MAX: usize = 60_000;
 
-/// The most characters of a distinguished name in a log line: the client writes it.
+/// Maximum number of characters of a distinguished name in a log line: the client writes it.
 const NAME_CHARS_MAX: usize = 120;
 
-/// The verifier that these options ask for; `None` = clients are not asked.
+/// The verifier for a service's options; `None` = clients are not asked for certificates.
 pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
 
-/// Verifies clients' chains as one service wants it.
+/// Verifies clients' chains by the options of one service.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     chains: Arc<ChainVerifier>,
     hints: Vec<DistinguishedName>,
     unsent_names_bytes: Option<usize>,
     is_mandatory: bool,
-    /// Empty = every client whose chain verifies.
+    /// Identities that are allowed; empty = every client whose chain verifies.
     allowed: Vec<AllowedIdentity>,
 }
 
-/// Whether a chain leads to an authority, and nothing in it is revoked.
+/// Verifier of chains: a chain must lead to an authority, and contain no revoked certificate.
 #[derive(Debug)]
 pub(crate) struct ChainVerifier {
     authorities: Authorities,
@@ -85,7 +85,7 @@ pub(crate) struct ChainVerifier {
 /// The verifiers of all plans of this process.
 static KEPT: Kept<ChainVerifier> = Kept::new();
 
-/// Builds the verifier, or says why it cannot be.
+/// Builds the verifier. Fails with the reason if the options cannot be used.
 pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyFault> {
     if options.mode == ClientMode::None {
         return Ok(None);
@@ -97,7 +97,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
         PeerRole::Client,
     )?;
     let mut hints = chains.authorities.hints();
-    // Each has its length before it.
+    // A name has its length before it.
     let names_bytes = hints.iter().map(|name| name.as_ref().len() + 2).sum();
     let is_too_much = names_bytes > NAMES_BYTES_MAX && !options.omits_names;
     if is_too_much || options.omits_names {
@@ -124,15 +124,14 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
     Ok(lists)
 }
 
-/// The present concerns about servers' authorities that no service has.
+/// Returns the present concerns about servers' authorities that no service uses.
 pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
     let now = seconds(Clock::default().now());
     let read = Authorities::read(authorities, false, PeerRole::Server).unwrap_or_default();
     read.concerns(Moment { since: None, now }).collect()
 }
 
-/// The faults of files of authorities and of revocation lists: all of them, a fault for each
-/// file.
+/// Returns the faults of files of authorities and of revocation lists, one for each faulty file.
 pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
     let each = |source| std::slice::from_ref(source);
     let authorities =
@@ -141,16 +140,16 @@ pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFaul
     authorities.chain(lists).flatten().collect()
 }
 
-/// The verification of chains without a handshake around it: here is measured and tried what
+/// Verification of chains without a handshake around it, for benchmarks and tests of chains that
 /// hostile peers may send.
 #[derive(Debug)]
 pub struct BareVerifier(ChainVerifier);
 
 impl BareVerifier {
-    /// By these authorities and lists, for clients' chains or for servers'.
+    /// Builds a verifier with these authorities and lists, for clients' chains or for servers'.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// Fails if the files cannot be used.
     pub fn new(
         authorities: &[PemSource],
         lists: &[PemSource],
@@ -164,7 +163,7 @@ impl BareVerifier {
     /// Verifies a chain (DER, the peer's own certificate first) at a second of Unix time.
     ///
     /// # Errors
-    /// The reason why it is refused, as the log says it.
+    /// Fails with the reason of the refusal, as it is logged.
     pub fn verify(&self, chain: &[Vec<u8>], now: u64) -> Result<(), String> {
         let chain: Vec<_> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
         let (leaf, others) = chain.split_first().ok_or("no certificate")?;
@@ -179,13 +178,13 @@ impl ClientVerifier {
         &self.chains
     }
 
-    /// How long the list of authorities' names is, if that is too long to be sent.
+    /// Returns the length of the list of authorities' names, if it is too long to be sent.
     pub(crate) fn unsent_names_bytes(&self) -> Option<usize> {
         self.unsent_names_bytes
     }
 
-    /// Whether this client is welcome at `now`: its chain leads to an authority, and nothing in it
-    /// is out of its validity or revoked.
+    /// Verifies a client's chain at `now`: it must lead to an authority, with no certificate
+    /// outside its validity or revoked.
     pub(crate) fn verify(
         &self,
         leaf: &CertificateDer<'_>,
@@ -195,7 +194,7 @@ impl ClientVerifier {
         self.chains.verify(leaf, others, now)
     }
 
-    /// Whether a client with this certificate may enter, once its chain has been verified.
+    /// Reports whether a client with this certificate is allowed, once its chain has been verified.
     pub(crate) fn allows(&self, leaf: &CertificateDer<'_>) -> bool {
         self.allowed.is_empty() || with_identities(leaf, |its| its.are_among(&self.allowed))
     }
@@ -219,8 +218,8 @@ impl ChainVerifier {
         })
     }
 
-    /// One for all that go by the same files, for as long as these hold the same bytes. Among the
-    /// authorities of the host (`are_of_host`) there may be some that cannot be used.
+    /// Returns one verifier for all users of the same files, as long as these hold the same bytes.
+    /// Unusable authorities of the host (`are_of_host`) are tolerated.
     fn shared(
         (authorities, are_of_host): (&[PemSource], bool),
         lists: &[PemSource],
@@ -241,7 +240,7 @@ impl ChainVerifier {
         })
     }
 
-    /// When the authorities and the revocation lists end.
+    /// Returns when the authorities and the revocation lists end.
     pub(crate) fn ends(&self, now: i64) -> (Ends, Ends) {
         (self.authorities.ends(now), self.lists.ends(now))
     }
@@ -251,7 +250,7 @@ impl ChainVerifier {
         authorities.chain(self.lists.concerns(moment))
     }
 
-    /// The next second after `now` at which there may be others.
+    /// Returns the next second after `now` at which the concerns may change.
     pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
         let authorities = self.authorities.next_change(now).into_iter();
         authorities.chain(self.lists.next_change(now)).min()
@@ -279,13 +278,13 @@ impl ChainVerifier {
         if self.lists.is_empty() || self.lists.covers_all_of(read.issuer()) {
             return Ok(());
         }
-        // Two calls may find two paths, and the leaf's status is the same in both: its issuer's
-        // name and key are.
+        // Two calls may find two paths, but the leaf's status is the same in both, because its
+        // issuer's name and key are.
         self.verify_path(&read, &others, now, RevocationCheckDepth::EndEntity)?;
         Ok(())
     }
 
-    /// Whether there is a path on which nothing is on a list. Of the leaf alone it must be known.
+    /// Looks for a path without a revoked certificate. The leaf's status alone must be known.
     fn verify_path(
         &self,
         leaf: &EndEntityCert<'_>,
@@ -302,7 +301,7 @@ impl ChainVerifier {
             ExpiredLists::Refuse => ExpirationPolicy::Enforce,
             ExpiredLists::Accept => ExpirationPolicy::Ignore,
         };
-        // Without a list there is nothing to look at, and no options can be built.
+        // Without a list there is nothing to check, and the options cannot be built.
         let options = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
             builder
                 .with_depth(depth)
@@ -321,8 +320,8 @@ impl ChainVerifier {
             .map(drop)
     }
 
-    /// The words for a certificate of a chain that has name constraints on directory names, or
-    /// whose issuer in `ca` has.
+    /// Returns the reason if a certificate of a chain, or its issuer in `ca`, has name constraints
+    /// on directory names.
     fn confined_by_directory(&self, one: &webpki::Cert<'_>) -> Option<String> {
         const WHY: &str = "has name constraints on directory names, which are not supported";
         if let Some(place) = self.authorities.confined_by_directory(one.issuer()) {
@@ -334,7 +333,7 @@ impl ChainVerifier {
         is_confined.then(|| format!("it {WHY}"))
     }
 
-    /// Says which certificate of the chain an error is about.
+    /// Describes an error, with the certificate of the chain that caused it.
     fn describe(
         &self,
         refusal: &ChainRefusal,
@@ -380,16 +379,16 @@ impl ChainVerifier {
     }
 }
 
-/// Whether a peer may prove by this certificate that it has the key. In every handshake that we
-/// make it signs, and a key usage must allow that (RFC 8446 section 4.4.2.2; RFC 5246 sections
-/// 7.4.2 and 7.4.6). The library leaves the key usage out.
+/// Reports whether a peer may prove with this certificate that it has the key. The peer signs in
+/// every handshake that we support, and a key usage must allow that (RFC 8446 section 4.4.2.2; RFC
+/// 5246 sections 7.4.2 and 7.4.6). The library does not check the key usage.
 fn may_sign_handshakes(leaf: &CertificateDer<'_>) -> Result<bool, webpki::Error> {
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| webpki::Error::BadDer)?;
     let usage = leaf.key_usage().map_err(|_| webpki::Error::BadDer)?;
     Ok(usage.is_none_or(|usage| usage.value.digital_signature()))
 }
 
-/// Subject and issuer of a certificate, for the log.
+/// Returns subject and issuer of a certificate, for the log.
 fn names_of(certificate: &CertificateDer<'_>) -> String {
     let Ok((_, read)) = X509Certificate::from_der(certificate) else {
         return "a certificate that is no valid X.509".to_owned();
@@ -457,7 +456,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// The fault of a chain, in words.
+/// Describes the fault of a chain in words.
 fn why_of(error: &webpki::Error) -> String {
     use webpki::Error;
 
@@ -490,7 +489,7 @@ fn why_of(error: &webpki::Error) -> String {
     words.to_owned()
 }
 
-/// The reason why a verifier of ours refused a server, if the library has no word for it.
+/// Returns the reason why our verifier refused a server, if the library has no word for it.
 pub fn reason_of(error: &rustls::Error) -> Option<String> {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) => {
@@ -503,7 +502,7 @@ pub fn reason_of(error: &rustls::Error) -> Option<String> {
     }
 }
 
-/// The library's error for one of its verifier: it decides the alert (RFC 8446 section 6.2).
+/// Converts a refusal into the library's error, which decides the alert (RFC 8446 section 6.2).
 fn library_error(refusal: ChainRefusal) -> rustls::Error {
     use webpki::Error;
 
@@ -511,7 +510,7 @@ fn library_error(refusal: ChainRefusal) -> rustls::Error {
         ChainRefusal::Library(error) => error,
         // Answered with unsupported_certificate (RFC 8446 section 6.2).
         ChainRefusal::KeyUsage => return CertificateError::InvalidPurpose.into(),
-        // Answered with decode_error: the message is not of its form.
+        // Answered with decode_error, because the message is malformed.
         ChainRefusal::Chain(ChainFault::Empty(_)) => {
             return EMPTY_CERTIFICATE.into();
         }

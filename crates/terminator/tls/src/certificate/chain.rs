@@ -1,7 +1,7 @@
-//! The use of a chain to clients: whether they can follow it, and take what they find.
+//! Examines a chain from the clients' view: whether they can follow it and accept it.
 //!
-//! Owns what `lariat check` says of a certificate that can be served. Signatures are not verified:
-//! who issued what is told by names and key identifiers, as a client begins.
+//! Provides the findings of `lariat check` about a usable certificate. Signatures are not verified:
+//! issuers are recognised by names and key identifiers, as clients do first.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,12 @@ use super::pem::{self, BlockKind};
 use super::{Certificate, KeyKind, key, parse};
 use crate::options::{CertificateSource, PemSource};
 
-/// The subjects (DER) of the authorities that a host trusts.
+/// Subjects (DER) of the authorities that a host trusts.
 #[derive(Debug, Default)]
 pub struct KnownAuthorities(HashSet<Vec<u8>>);
 
 impl KnownAuthorities {
-    /// The authorities of a bundle; one that cannot be read has none.
+    /// Reads the authorities of a bundle; an unreadable bundle counts as empty.
     pub fn of(bundle: &PemSource) -> Self {
         let read = pem::read(&bundle.pem).unwrap_or_default();
         let subject = |der: Vec<u8>| {
@@ -33,7 +33,7 @@ impl KnownAuthorities {
     }
 }
 
-/// Something about a chain that clients may stumble over. Certificates are counted from 1.
+/// A possible problem of a chain for clients. Certificates are counted from 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChainConcern {
     /// Clients that know the authorities of this host cannot reach one of them.
@@ -42,13 +42,13 @@ pub enum ChainConcern {
          host knows: an intermediate certificate is missing; append it"
     )]
     IssuerMissing(String),
-    /// Nobody knows whether clients trust who issued the last certificate.
+    /// This host cannot tell whether clients trust the issuer of the last certificate.
     #[error(
         "the chain ends with a certificate that \"{0}\" issued, which is no authority that this \
          host knows; unless clients trust it, append its certificate"
     )]
     IssuerUnknown(String),
-    /// A certificate stands before the one that it issued, or with others between them.
+    /// A certificate precedes the one that it issued, or others are between them.
     #[error(
         "certificate {0} of the chain is out of order; put each behind the one that it issued \
          (RFC 5246 section 7.4.2)"
@@ -57,10 +57,10 @@ pub enum ChainConcern {
     /// A certificate issued none of the others.
     #[error("certificate {0} (\"{1}\") issued no other of the chain; remove it")]
     Stranger(usize, String),
-    /// A certificate is there twice.
+    /// A certificate is duplicated.
     #[error("certificate {0} stands in the chain twice; remove one")]
     Twice(usize),
-    /// A root, which clients have or do not trust: its place, subject and bytes.
+    /// A root, which clients already have or do not trust: its place, subject and length.
     #[error(
         "certificate {0} (\"{1}\") is a root, which clients need not be sent; without it a full \
          handshake has {2} bytes less, but a TLSA record may name it (RFC 7671 section 5.2)"
@@ -90,13 +90,13 @@ pub enum ChainConcern {
          section 4.4.2.2); get one that has it"
     )]
     NotForSigning,
-    /// A certificate has a signature by a hash that is broken.
+    /// A certificate's signature uses a broken hash.
     #[error("certificate {0} is signed by {1}, which clients refuse; get a new one")]
     WeakSignature(usize, String),
     /// A block is neither certificate nor key.
     #[error("the block {0} is neither certificate nor key and is passed over; remove it")]
     PassedOver(String),
-    /// A certificate of an issuer has an RSA key with too few bits: its place and their number.
+    /// An issuer's certificate has too small an RSA key: its place and number of bits.
     #[error(
         "certificate {0} has an RSA key of {1} bits, and clients refuse less than {RSA_BITS_MIN}; \
          ask the CA for another chain"
@@ -105,13 +105,13 @@ pub enum ChainConcern {
 }
 
 impl ChainConcern {
-    /// Whether it is said for the record only.
+    /// Reports whether the concern is informational only.
     pub fn is_note(&self) -> bool {
         matches!(self, Self::IssuerUnknown(_) | Self::RootSent(..) | Self::AuthoritySent(..))
     }
 }
 
-/// The concerns about the chain of a certificate that can be served, each with its place.
+/// Returns the concerns about the chain of a usable certificate, each with its place.
 pub fn examine(
     source: &CertificateSource,
     certificate: &Certificate,
@@ -133,7 +133,7 @@ pub fn examine(
     let leaf_der = certificate.key.cert.first();
     let leaf = ders.iter().position(|der| Some(der) == leaf_der);
     let Some(leaf) = leaf.filter(|_| parsed.len() == ders.len()) else {
-        // What cannot be read has been said.
+        // Unreadable certificates are reported elsewhere.
         return Vec::new();
     };
     let mut found = of_leaf(leaf, &parsed[leaf]);
@@ -167,8 +167,8 @@ fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<ChainFinding> {
     found
 }
 
-/// Follows the chain from the leaf. Where that is not the order of the file, or does not end at an
-/// authority, there is something to say.
+/// Follows the chain from the leaf. Reports if this is not the order of the file, or does not end
+/// at an authority.
 fn of_order(
     leaf: usize,
     chain: &[X509Certificate<'_>],
@@ -196,7 +196,7 @@ fn of_order(
             },
         ));
     }
-    // The leaf's own place is told when it is loaded.
+    // The leaf's own place is reported when it is loaded.
     let behind = way.iter().skip(1).zip(way.iter().skip(2));
     let out_of_order = behind.filter(|(issued, issuer)| issuer < issued);
     found.extend(out_of_order.map(|(_, at)| (*at, ChainConcern::OutOfOrder(at + 1))));
@@ -206,7 +206,7 @@ fn of_order(
     found
 }
 
-/// The first certificate of the way that clients need not be sent.
+/// Returns the first certificate of the path that clients need not be sent.
 fn of_no_need(
     way: &[usize],
     chain: &[X509Certificate<'_>],
@@ -231,13 +231,13 @@ fn end_of(
     is_leaf: bool,
     known: &KnownAuthorities,
 ) -> Option<ChainConcern> {
-    // A host without a bundle knows nothing of authorities.
+    // A host without a bundle knows no authorities.
     let is_known = known.0.is_empty() || known.0.contains(last.issuer().as_raw());
     if is_known || is_self_issued(last) {
         return None;
     }
     let issuer = last.issuer().to_string();
-    // An intermediate may be of a private root, which clients have.
+    // An intermediate may belong to a private root, which clients have.
     Some(if is_leaf && names_its_issuer(last) {
         ChainConcern::IssuerMissing(issuer)
     } else {
@@ -245,8 +245,8 @@ fn end_of(
     })
 }
 
-/// Whether it says where its issuer's certificate is to be had, as public authorities do: those
-/// issue by intermediates alone (RFC 5280 section 4.2.2.1).
+/// Reports whether a certificate gives the location of its issuer's, as public authorities do:
+/// those issue through intermediates alone (RFC 5280 section 4.2.2.1).
 fn names_its_issuer(one: &X509Certificate<'_>) -> bool {
     one.extensions().iter().any(|extension| {
         let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
@@ -261,7 +261,7 @@ fn is_self_issued(one: &X509Certificate<'_>) -> bool {
     one.subject().as_raw() == one.issuer().as_raw()
 }
 
-/// Whether the one may have issued the other: by their names and, where both are there, key
+/// Reports whether `one` may have issued `other`: by their names and, if both are present, key
 /// identifiers (RFC 5280 sections 4.2.1.1 and 4.2.1.2).
 fn issued(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
     let own = one.extensions().iter().find_map(|extension| match extension.parsed_extension() {
@@ -277,7 +277,7 @@ fn issued(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
     fits && one.subject().as_raw() == other.issuer().as_raw()
 }
 
-/// The signature of a root is not looked at by anyone.
+/// Checks signature and key. A root's signature is ignored, because no client checks it.
 fn of_strength(at: usize, leaf: usize, one: &X509Certificate<'_>) -> Vec<ChainConcern> {
     let mut found = Vec::new();
     let number = one.signature_algorithm.algorithm.to_id_string();
@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// The findings in this text beside the key of `leaf`, on a host that knows `known`.
+    /// Returns the findings for this text with the key of `leaf`, on a host that knows `known`.
     fn found(chain: &str, leaf: &Leaf, known: &Authority) -> Vec<(String, ChainConcern)> {
         let source = CertificateSource::whole("x.pem", format!("{chain}{}", leaf.key_pem()));
         let (certificate, _) = Certificate::load(&source).expect("a certificate");
@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Clients that know it need none above it.
+    /// Clients that know the authority need none above it.
     #[test]
     fn a_certificate_of_an_authority_that_the_host_knows_is_told() {
         let root = Authority::root("root");
@@ -372,7 +372,7 @@ mod tests {
         let concerns = |known| found(leaf.certificate_pem(), &leaf, known);
         assert_eq!(concerns(&stranger), [("x.pem:1".to_owned(), missing)]);
         assert_eq!(concerns(&root), []);
-        // Behind an intermediate may come a private root, which clients have.
+        // A private root, which clients have, may follow an intermediate.
         let below = root.intermediate_with("below", &[Trait::NamesIssuer]);
         let leaf = below.leaf(&["a.example"]).names_issuer().issue();
         let line = leaf.certificate_pem().lines().count() + 1;

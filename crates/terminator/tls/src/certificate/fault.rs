@@ -1,4 +1,4 @@
-//! The faults of a certificate, in sentences that name the place and the remedy.
+//! Faults of a certificate, in sentences that name the place and the remedy.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,16 +7,16 @@ use super::pem::{self, BlockKind, PemFault};
 use crate::options::{CertificateSource, PemSource};
 use crate::validity::Span;
 
-/// The smallest RSA key served: the library signs with none that is smaller, and no client of
-/// today accepts one.
+/// Minimum size of an RSA key: the library does not sign with a smaller one, and no current client
+/// accepts it.
 pub const RSA_BITS_MIN: usize = 2048;
 
-/// The fault for which a certificate cannot be served, and the files that it came from.
+/// Fault that makes a certificate unusable, with its files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateError {
     pub place: String,
     pub key_place: String,
-    /// The line in the file that is at fault, if it is one.
+    /// Line at fault in the file, if it is a single one.
     pub line: Option<usize>,
     pub fault: CertificateFault,
 }
@@ -37,21 +37,21 @@ pub enum CertificateFault {
     Pem(Box<PemFault>),
     /// The key's file is no valid PEM.
     KeyPem(Box<PemFault>),
-    /// This certificate of the chain, of which the first is 0, is no valid X.509.
+    /// This certificate of the chain, counted from 0, is no valid X.509.
     Malformed(usize),
-    /// The key is of a kind that we know but does not parse.
+    /// The key is of a known kind but does not parse.
     KeyUnreadable,
-    /// The certificate's key is of this algorithm, which the library cannot sign with.
+    /// The library cannot sign with this algorithm of the certificate's key.
     KeyUnsupported(String),
-    /// The RSA key is too small: the number of its bits.
+    /// The RSA key has too few bits, this number.
     KeyTooSmall(usize),
     /// No certificate of the chain has the key's public half.
     KeyMismatch,
-    /// The OCSP response beside it cannot be stapled.
+    /// The OCSP response in the file beside the certificate cannot be stapled.
     Ocsp(OcspFault),
 }
 
-/// A concern about a certificate that is served all the same.
+/// A concern about a certificate that is served nevertheless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CertificateConcern {
     #[error("the certificate expired {0} ago; renew it")]
@@ -60,16 +60,16 @@ pub enum CertificateConcern {
     NotYetValid(Span),
     #[error("the certificate expires in {0}; renew it")]
     ExpiresSoon(Span),
-    /// The leaf stood behind another certificate and was put first.
+    /// The leaf was behind another certificate and was put first.
     #[error("the certificate of the key is not the first, and is put first; reorder the file")]
     LeafNotFirst,
-    /// The OCSP response passed its nextUpdate so long ago and is not stapled.
+    /// The OCSP response passed its nextUpdate this long ago and is not stapled.
     #[error(
         "the OCSP response beside the certificate passed its nextUpdate {0} ago and is not \
          stapled; fetch it again and reload"
     )]
     OcspExpired(Span),
-    /// The OCSP response is so long before its thisUpdate and is not stapled.
+    /// The OCSP response is this long before its thisUpdate and is not stapled.
     #[error(
         "the OCSP response beside the certificate is before its thisUpdate and is not stapled for \
          {0}; check this host's clock"
@@ -100,12 +100,12 @@ impl CertificateError {
         Self::new(&CertificateSource::whole(&source.place, &*source.pem), fault)
     }
 
-    /// Whether the file with the key is at fault, which may be the chain's.
+    /// Reports whether the file with the key is at fault, which may be the chain's.
     pub fn is_of_key(&self) -> bool {
         self.fault.is_of_key()
     }
 
-    /// The file at fault, with its line.
+    /// Returns the file at fault, with its line.
     fn at(&self) -> String {
         let file = if self.is_of_key() { &self.key_place } else { &self.place };
         match self.line {
@@ -209,7 +209,7 @@ impl CertificateFault {
 }
 
 impl CertificateConcern {
-    /// Whether clients refuse the certificate for it.
+    /// Reports whether clients refuse the certificate for this concern.
     pub(crate) fn is_invalid(self) -> bool {
         matches!(self, Self::Expired(_) | Self::NotYetValid(_))
     }

@@ -1,7 +1,7 @@
-//! Keys: the kinds of them, by what a certificate says about its own; and private keys behind a
-//! passphrase (PKCS #8, RFC 5958 section 3).
+//! Kinds of keys, as a certificate states them; and private keys encrypted with a passphrase (PKCS
+//! #8, RFC 5958 section 3).
 //!
-//! Owns what the work for a passphrase may cost: the file says how often it is hashed.
+//! Limits the work for a passphrase, because the file itself sets the number of rounds.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 use super::fault::CertificateFault;
 use crate::certificate::pem::{self, BlockKind, PemFault};
 
-/// The kinds of keys that we sign with, in the order of our preference: what costs us least first.
+/// Kinds of keys that we sign with, in the order of our preference: the cheapest for us first.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum KeyKind {
     EcdsaP256,
@@ -40,7 +40,7 @@ impl KeyKind {
     pub const ALL: [Self; 5] =
         [Self::EcdsaP256, Self::Ed25519, Self::EcdsaP384, Self::EcdsaP521, Self::Rsa];
 
-    /// The name that operators see.
+    /// Returns the name that operators see.
     pub fn name(self) -> &'static str {
         match self {
             Self::EcdsaP256 => "ECDSA P-256",
@@ -63,7 +63,7 @@ impl KeyKind {
             Some(curve) if *curve == OID_NIST_EC_P521 => Self::EcdsaP521,
             _ => {
                 return Err(CertificateFault::KeyUnsupported(match curve {
-                    // RFC 5480 section 2.1.1 forbids them.
+                    // RFC 5480 section 2.1.1 forbids explicit parameters.
                     None if is_elliptic => {
                         "ECDSA with explicit parameters instead of a named curve".to_owned()
                     }
@@ -75,7 +75,7 @@ impl KeyKind {
     }
 }
 
-/// The common name of a kind of key that cannot be served; the dotted number of others.
+/// Returns the common name of a kind of key that cannot be served; else the dotted number.
 fn unsupported_name(algorithm: &Oid<'_>) -> String {
     let number = algorithm.to_id_string();
     let name = match number.as_str() {
@@ -99,17 +99,17 @@ fn curve(algorithm: &AlgorithmIdentifier<'_>) -> Option<Oid<'static>> {
     parameters.as_oid().ok().map(|oid| oid.to_owned())
 }
 
-/// Whether both are the same public key. Only the key's own bits are compared: how its algorithm
-/// is written (RSA with or without NULL parameters) says nothing about the key.
+/// Reports whether both are the same public key. Only the key's own bits are compared, because the
+/// form of its algorithm (RSA with or without NULL parameters) does not matter.
 pub(super) fn fits(public: &SubjectPublicKeyInfoDer<'_>, of: &SubjectPublicKeyInfo<'_>) -> bool {
     SubjectPublicKeyInfo::from_der(public.as_ref())
         .is_ok_and(|(_, key)| key.subject_public_key.data == of.subject_public_key.data)
 }
 
-/// The size that people name a key by; 0 = none.
+/// Returns the nominal size of a key; 0 = none.
 pub(super) fn bits(key: &SubjectPublicKeyInfo<'_>) -> usize {
     match key.parsed() {
-        // The parser counts whole bytes of the modulus, with the sign's zero byte if there is one.
+        // The parser counts whole bytes of the modulus, with the sign's zero byte if present.
         Ok(PublicKey::RSA(rsa)) => {
             let modulus = rsa.modulus.iter().skip_while(|byte| **byte == 0);
             modulus.count() * 8
@@ -124,7 +124,7 @@ pub(super) fn bits(key: &SubjectPublicKeyInfo<'_>) -> usize {
     }
 }
 
-/// The key's algorithm and size, as HAProxy writes them into PP2_SUBTYPE_SSL_KEY_ALG.
+/// Returns the key's algorithm and size, as HAProxy writes them into PP2_SUBTYPE_SSL_KEY_ALG.
 pub(super) fn key_algorithm_name(key: &SubjectPublicKeyInfo<'_>) -> Cow<'static, str> {
     match KeyKind::of(key) {
         Ok(KeyKind::EcdsaP256) => "EC256".into(),
@@ -136,7 +136,7 @@ pub(super) fn key_algorithm_name(key: &SubjectPublicKeyInfo<'_>) -> Cow<'static,
     }
 }
 
-/// OpenSSL's short names, which PP2_SUBTYPE_SSL_SIG_ALG carries; the dotted number of others.
+/// Returns OpenSSL's short name for PP2_SUBTYPE_SSL_SIG_ALG; else the dotted number.
 pub(super) fn signature_algorithm_name(algorithm: &AlgorithmIdentifier<'_>) -> Cow<'static, str> {
     let number = algorithm.algorithm.to_id_string();
     let name = match number.as_str() {
@@ -154,40 +154,40 @@ pub(super) fn signature_algorithm_name(algorithm: &AlgorithmIdentifier<'_>) -> C
     name.into()
 }
 
-/// Rounds of PBKDF2 at most, about a second of one core. OpenSSL writes 2,048, and OWASP wants
+/// Maximum rounds of PBKDF2, about a second of one core. OpenSSL writes 2,048, and OWASP wants
 /// 600,000.
 const ROUNDS_MAX: u32 = 2_000_000;
 
-/// Memory at most for scrypt (128 N r, RFC 7914 section 2), in bytes. OpenSSL's default takes 16
+/// Maximum memory for scrypt (128 N r, RFC 7914 section 2), in bytes. OpenSSL's default takes 16
 /// MiB.
 const SCRYPT_BYTES_MAX: u64 = 256 << 20;
 
-/// Passes of scrypt over that memory at most.
+/// Maximum runs of scrypt over that memory.
 const SCRYPT_PASSES_MAX: u16 = 16;
 
-/// The reason why a passphrase opens no key.
+/// Reason why a passphrase opens no key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PassphraseFault {
     #[error("cannot be read as PEM")]
     Pem(PemFault),
-    /// The form of OpenSSL before 1.0 (`Proc-Type: 4,ENCRYPTED`), whose one round of MD5 protects
-    /// nothing.
+    /// OpenSSL's form before 1.0 (`Proc-Type: 4,ENCRYPTED`), whose one round of MD5 is no
+    /// protection.
     #[error("is encrypted in OpenSSL's old form")]
     OldForm,
-    /// Neither PBES2 with AES, nor PBKDF2 with SHA-2 or scrypt.
+    /// The form is not PBES2 with AES and PBKDF2 with SHA-2, or scrypt.
     #[error("is encrypted in a form that is not supported")]
     Unsupported,
     #[error("asks for more work than its passphrase may take")]
     TooCostly,
     #[error("is not opened by this passphrase")]
     WrongPassphrase,
-    /// The code that opens keys is no part of the FIPS module.
+    /// The code that opens keys is not part of the FIPS module.
     #[error("is encrypted, and a build for FIPS opens none")]
     NotApproved,
 }
 
 impl PassphraseFault {
-    /// The remedy for the file at `place`.
+    /// Returns the remedy for the file at `place`.
     pub fn remedy(&self, place: &str) -> String {
         match self {
             Self::Pem(fault) => fault.sentence(place),
@@ -205,7 +205,7 @@ impl PassphraseFault {
     }
 }
 
-/// Whether a file holds an encrypted key and none that can be used as it is.
+/// Reports whether a file holds an encrypted key and no plain one.
 pub fn is_encrypted(pem: &[u8]) -> bool {
     pem::read(pem).is_ok_and(|blocks| {
         let has = |kind| blocks.iter().any(|one| one.kind == kind);
@@ -213,11 +213,10 @@ pub fn is_encrypted(pem: &[u8]) -> bool {
     })
 }
 
-/// The text with its keys as they are behind their passphrase appended, so that lines keep their
-/// numbers.
+/// Returns the text with its decrypted keys appended, so that lines keep their numbers.
 ///
 /// # Errors
-/// The fault of the first key that cannot be opened.
+/// Fails with the fault of the first key that cannot be opened.
 pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, PassphraseFault> {
     if cfg!(feature = "fips") {
         return Err(PassphraseFault::NotApproved);
@@ -231,7 +230,7 @@ pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, PassphraseFaul
         }
         let key = decrypt_one(&block.der, passphrase)?;
         let encoded = Zeroizing::new(Base64::encode_string(&key));
-        // In one piece: a buffer that grows by parts would leave copies of the key behind.
+        // One allocation, because a growing buffer would leave copies of the key behind.
         let mut grown = Zeroizing::new(Vec::with_capacity(whole.len() + encoded.len() + 64));
         grown.extend_from_slice(&whole);
         grown.extend_from_slice(b"\n-----BEGIN PRIVATE KEY-----\n");
@@ -267,7 +266,7 @@ fn decrypt_one(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, Pass
         }
         _ => PassphraseFault::Unsupported,
     })?;
-    // One wrong passphrase of 256 leaves a padding that looks right.
+    // One wrong passphrase in 256 leaves a padding that looks right.
     let is_key = PrivateKeyDer::try_from(opened.as_slice()).is_ok();
     if is_key { Ok(opened) } else { Err(PassphraseFault::WrongPassphrase) }
 }
@@ -280,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// A new key as OpenSSL encrypts it.
+    /// Generates a key and encrypts it with OpenSSL.
     fn encrypted(arguments: &[&str]) -> String {
         let directory = testkit::directory::Directory::new();
         let path = directory.path().join("key.pem");

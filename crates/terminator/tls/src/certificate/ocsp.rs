@@ -1,7 +1,7 @@
-//! OCSP responses (RFC 6960 section 4.2): as much as must be known before one is stapled.
+//! Checks OCSP responses (RFC 6960 section 4.2) before they are stapled.
 //!
-//! The signature is verified where the chain holds the issuer, because clients that get a response
-//! with a wrong one give up the connection.
+//! The signature is verified if the chain holds the issuer, because clients abort the connection on
+//! a response with a wrong one.
 
 use std::ops::RangeInclusive;
 
@@ -14,36 +14,34 @@ use x509_parser::prelude::X509Certificate;
 
 use crate::validity::Validity;
 
-/// The fault for which an OCSP response cannot be stapled. Reads as the end of a sentence.
+/// Fault that prevents stapling of an OCSP response. Reads as the end of a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OcspFault {
-    /// It is no DER-encoded OCSPResponse.
+    /// The bytes are no DER-encoded OCSPResponse.
     #[error("is no DER-encoded OCSP response")]
     Malformed,
     /// The responder answered with an error; the OCSPResponseStatus.
     #[error("is the responder's error {0}")]
     NotSuccessful(u8),
-    /// It speaks of another certificate.
+    /// The response is for another certificate.
     #[error(
         "is of another certificate (its serial number or issuer differs, or its hashes are not by \
          SHA-1, SHA-256, SHA-384 or SHA-512)"
     )]
     OfAnother,
-    /// Neither the issuer nor a responder that it has authorized has signed it.
+    /// Neither the issuer nor a responder authorized by it signed the response.
     #[error(
         "is not signed by the certificate's issuer, nor by a responder that it has authorized for \
          OCSP (RFC 6960 section 4.2.2.2), with an algorithm that clients take"
     )]
     NotSigned,
-    /// It says that the certificate is revoked.
     #[error("says that the certificate is revoked")]
     Revoked,
-    /// It says that the responder does not know the certificate.
     #[error("says that the responder does not know the certificate")]
     Unknown,
 }
 
-/// The certificate that an OCSP response must name (CertID, RFC 6960 section 4.1.1).
+/// Certificate that an OCSP response must name (CertID, RFC 6960 section 4.1.1).
 pub(super) struct CertificateId<'a> {
     pub(super) serial: &'a [u8],
     pub(super) issuer: &'a [u8],
@@ -51,8 +49,8 @@ pub(super) struct CertificateId<'a> {
     pub(super) issuers: Vec<X509Certificate<'a>>,
 }
 
-/// Checks that a response says of this certificate that it is good, and returns when it does:
-/// without a nextUpdate from thisUpdate on.
+/// Checks that a response declares this certificate good, and returns its validity: without a
+/// nextUpdate, from thisUpdate on without end.
 pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Validity, OcspFault> {
     let response = BasicOcspResponse::read(der).map_err(|unusable| match unusable {
         OcspUnusable::Malformed => OcspFault::Malformed,
@@ -76,7 +74,7 @@ pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Valid
 
 impl CertificateId<'_> {
     fn is_named_by(&self, single: &SingleOcspResponse<'_>) -> bool {
-        // One that cannot be compared may be of any certificate with that serial number.
+        // A hash that cannot be compared may be of any certificate with that serial number.
         let hashed = single.hash.map(|hash| match hash {
             OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
             OcspHash::Sha256 => &digest::SHA256,
@@ -92,7 +90,7 @@ impl CertificateId<'_> {
                 || self.issuers.iter().any(|one| is_hash_of(single.issuer_key_hash, key_of(one))))
     }
 
-    /// The seconds in which the signer may speak for the issuer; always if that is not known.
+    /// Returns the seconds in which the signer may act for the issuer; unlimited if unknown.
     fn signer(&self, response: &BasicOcspResponse<'_>) -> Option<RangeInclusive<i64>> {
         let known = library::default_provider().signature_verification_algorithms.all;
         if self.issuers.is_empty() {

@@ -1,10 +1,9 @@
-//! PEM as it is found (RFC 7468, RFC 1421): the bytes of a file -> its blocks, each with its line;
-//! and the other forms in which certificates and keys are kept, with the command that makes PEM of
-//! each.
+//! Reads PEM as found in practice (RFC 7468, RFC 1421): splits a file into blocks with their lines;
+//! recognises other formats of certificates and keys, with the command that converts each to PEM.
 //!
-//! Owns which bytes are a block and of what kind, and drops no block in silence: one that cannot be
-//! read is an error. It is laxer than RFC 7468 where only one meaning is possible. What the blocks
-//! say is judged by those who asked for them.
+//! Decides which bytes are a block and of which kind, and drops no block silently: an unreadable
+//! one is an error. The parser is laxer than RFC 7468 if only one meaning is possible. The callers
+//! judge the contents.
 
 use std::borrow::Cow;
 
@@ -14,26 +13,26 @@ use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-/// The label of a key that another process holds. No program but this one writes it.
+/// Label of a key that another process holds. Only this program writes it.
 pub(crate) const REFERENCE_LABEL: &str = "LARIAT KEY REFERENCE";
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
 
-/// The tag with which every certificate, key and list in DER begins.
+/// Tag at the start of every certificate, key and list in DER.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// The longest label that is looked for; the longest in use has 25 characters.
+/// Maximum length of a label; the longest in use has 25 characters.
 const LABEL_BYTES_MAX: usize = 64;
 
 /// A block of PEM, or a whole file of DER.
 #[derive(Debug)]
 pub struct PemBlock {
-    /// The line of its BEGIN, from 1.
+    /// Line of the block's BEGIN, from 1.
     pub line: usize,
     pub label: String,
     pub kind: BlockKind,
-    /// The content of the block; empty if nobody needs it.
+    /// Content of the block; empty if it is not needed.
     pub der: Zeroizing<Vec<u8>>,
 }
 
@@ -42,27 +41,27 @@ pub enum BlockKind {
     Certificate,
     /// A private key as PKCS #8, PKCS #1 or SEC 1, whichever its label names.
     PrivateKey,
-    /// A private key behind a passphrase.
+    /// A private key encrypted with a passphrase.
     EncryptedKey,
     /// The public half of a key that another process holds ([`crate::signing`]).
     KeyReference,
     RevocationList,
     /// Parameters of a key or a key exchange, which certificate and key repeat.
     Parameters,
-    /// Something that no certificate needs.
+    /// Any block that no certificate needs.
     Other,
 }
 
-/// The fault for which a file cannot be read as PEM.
+/// Fault that makes a file unreadable as PEM.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PemFault {
-    /// The line of the block at fault; `None` = it is the file.
+    /// Line of the block at fault; `None` = the whole file is.
     pub line: Option<usize>,
     pub defect: PemDefect,
 }
 
 impl PemFault {
-    /// The fault of the file at `place`, and its remedy.
+    /// Describes the fault of the file at `place`, and its remedy.
     pub(crate) fn sentence(&self, place: &str) -> String {
         match &self.defect {
             PemDefect::Form(form) => format!("is {}; {}", form.name(), form.remedy(place)),
@@ -71,34 +70,34 @@ impl PemFault {
     }
 }
 
-/// A fault of PEM text; only labels of it are quoted: it may be a key.
+/// A fault of PEM text; only labels of it are quoted, because the text may be a key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PemDefect {
     /// The block ends with the file, or at the next one.
     #[error("a {0} block has no END line")]
     NoEnd(String),
-    /// Half a line of dashes, or a block's line without its dashes.
+    /// A line of dashes is cut, or a block's line lacks its dashes.
     #[error("a BEGIN or END line is malformed")]
     BadLine,
-    /// The block holds other characters than Base64, or a number of them that is impossible.
+    /// The block holds characters outside Base64, or an impossible number of them.
     #[error("a block is not Base64")]
     NotBase64,
-    /// Line breaks came through some tool as two characters.
+    /// A tool wrote line breaks as two characters.
     #[error("line breaks are written as \\n (`printf %b` makes them of it)")]
     EscapedLines,
-    /// The file, or a block of it, is of another form that holds certificates or keys.
+    /// The file, or a block of it, is in another format of certificates or keys.
     #[error("it is {}", .0.name())]
     Form(ForeignForm),
 }
 
-/// The blocks of a file in its order. A file that is one certificate, key or list in DER is read as
-/// one block.
+/// Returns the blocks of a file in order. A file that is one certificate, key or list in DER is
+/// read as one block.
 ///
 /// # Errors
-/// The first block that cannot be read, or another form of which a certificate might come.
+/// Fails with the first unreadable block, or a foreign format that may hold a certificate.
 pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     if bytes.first() == Some(&DER_SEQUENCE) {
-        // Before it is searched as text, which names in it may look like.
+        // DER comes first, because names in it may look like PEM text.
         let whole = without_blocks(bytes)?;
         if !whole.is_empty() {
             return Ok(whole);
@@ -128,27 +127,27 @@ pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     Ok(blocks)
 }
 
-/// Whether a private key is in a file, as far as it can be read.
+/// Reports whether a file holds a private key, as far as it can be read.
 pub fn holds_key(bytes: &[u8]) -> bool {
     let kinds = [BlockKind::PrivateKey, BlockKind::EncryptedKey, BlockKind::KeyReference];
     let is_key = |one: &PemBlock| kinds.contains(&one.kind);
     read(bytes).is_ok_and(|blocks| blocks.iter().any(is_key))
 }
 
-/// The line of the block of a kind of that number, from 0.
+/// Returns the line of the `number`th block of a kind, from 0.
 pub(crate) fn line_of(bytes: &[u8], kind: BlockKind, number: usize) -> Option<usize> {
     let blocks = read(bytes).ok()?;
     let mut of_kind = blocks.iter().filter(|block| block.kind == kind);
     of_kind.nth(number).map(|block| block.line)
 }
 
-/// The content of all blocks of a kind.
+/// Returns the content of all blocks of a kind.
 pub(crate) fn all_of(blocks: Vec<PemBlock>, kind: BlockKind) -> impl Iterator<Item = Vec<u8>> {
     let of_kind = blocks.into_iter().filter(move |block| block.kind == kind);
     of_kind.map(|mut block| std::mem::take(&mut *block.der))
 }
 
-/// The form among blocks that stands for one of this kind, which is missing.
+/// Returns the foreign format among blocks that explains a missing block of this kind.
 pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFault> {
     let is_key = kind == BlockKind::PrivateKey;
     let mut others = blocks.iter().filter(|one| one.kind == BlockKind::Other);
@@ -159,8 +158,8 @@ pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFa
     })
 }
 
-/// UTF-8 without byte order marks, which editors of Windows write, also where files were joined,
-/// and with line feeds where older systems end lines by a carriage return alone.
+/// Converts to UTF-8 without byte order marks, which Windows editors write, also where files were
+/// joined, and with line feeds where older systems use a carriage return alone.
 pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let wide: Option<fn([u8; 2]) -> u16> = match bytes {
@@ -172,7 +171,7 @@ pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
         None => bytes.into(),
         Some(unit) => {
             let units = bytes.as_chunks().0.iter().map(|pair| unit(*pair));
-            // A character beyond ASCII is in no block: what stands for it does not matter.
+            // No block has a character beyond ASCII, so any substitute will do.
             let narrow = units.map(|unit| u8::try_from(unit).unwrap_or(b'?'));
             narrow.skip(usize::from(bytes[0] >= 0xfe)).collect()
         }
@@ -192,7 +191,7 @@ pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     plain
 }
 
-/// The block whose BEGIN opens `text`, and how many bytes it takes.
+/// Returns the block whose BEGIN opens `text`, and its length in bytes.
 fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
     let fault = |defect| PemFault { line: Some(line), defect };
     let opening = &text[BEGIN.len()..];
@@ -215,12 +214,12 @@ fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
             if name == "TRUSTED CERTIFICATE"
                 && let Some(first) = first_element(&der)
             {
-                // What OpenSSL trusts it for stands behind it.
+                // OpenSSL appends the trusted uses.
                 der.truncate(first);
             }
             der
         }
-        // Of the older form the headers are needed too, and nobody reads it.
+        // The older format also needs its headers, and is not supported.
         BlockKind::EncryptedKey if name.starts_with("ENCRYPTED") => {
             decode(&inside[..end]).map_err(fault)?
         }
@@ -251,7 +250,7 @@ fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, ForeignForm> {
     })
 }
 
-/// Headers (RFC 1421 section 4.4) are the lines with a colon, which Base64 has not.
+/// Decodes Base64. Headers (RFC 1421 section 4.4) are the lines with a colon, which Base64 lacks.
 fn decode(content: &[u8]) -> Result<Zeroizing<Vec<u8>>, PemDefect> {
     if content.contains(&b'\\') {
         return Err(PemDefect::EscapedLines);
@@ -270,8 +269,8 @@ fn decode_packed(packed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(der)
 }
 
-/// Text around blocks is free, but may be half a block: its line without all its dashes, or
-/// with others that a word processor made of them.
+/// Checks text around blocks. Any text is allowed except a damaged BEGIN or END line: without all
+/// its dashes, or with others that a word processor substituted.
 fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     let lines = (first_line..).zip(text.split(|byte| *byte == b'\n'));
     let mut lines = lines.filter(|(_, text)| !is_comment(text));
@@ -279,9 +278,9 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     half.map_or(Ok(()), |(line, _)| Err(PemFault { line: Some(line), defect: PemDefect::BadLine }))
 }
 
-/// A name like `back-end.example` or `xn--endgltig-65a.example`, which `openssl x509 -text` writes
-/// before a block, is no mark: one dash alone counts where a line opens with it, and two if a blank
-/// follows the word.
+/// Reports whether a line is a damaged mark. A name like `back-end.example` or
+/// `xn--endgltig-65a.example`, which `openssl x509 -text` writes before a block, is none: one dash
+/// counts at the start of a line, and two if a blank follows the word.
 fn is_half_a_mark(line: &[u8]) -> bool {
     let upper = line.to_ascii_uppercase();
     let opens = [b"-BEGIN ".as_slice(), b"-END "];
@@ -290,13 +289,13 @@ fn is_half_a_mark(line: &[u8]) -> bool {
         || within.iter().any(|mark| find(&upper, mark).is_some())
 }
 
-/// Whether the last line of a text is commented out.
+/// Reports whether the last line of a text is commented out.
 fn is_comment(text: &[u8]) -> bool {
     let last = text.rsplit(|byte| *byte == b'\n').next();
     last.is_some_and(|line| line.trim_ascii_start().starts_with(b"#"))
 }
 
-/// A file without BEGIN: DER, Base64 of DER, or neither.
+/// Reads a file without BEGIN: DER, Base64 of DER, or neither.
 fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     let fault = |form| PemFault { line: None, defect: PemDefect::Form(form) };
     if let Some(form) = ForeignForm::of_bytes(bytes) {
@@ -324,7 +323,7 @@ fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     Ok(vec![PemBlock { line, label, kind, der }])
 }
 
-/// The length of the first element of DER.
+/// Returns the length of the first element of DER.
 fn first_element(der: &[u8]) -> Option<usize> {
     let (rest, _) = Any::from_der(der).ok()?;
     Some(der.len() - rest.len())
@@ -340,7 +339,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ForeignForm {
-    /// No byte.
+    /// No byte but white space.
     Empty,
     /// Certificates in a PKCS #7 (CMS) bundle, as PEM.
     Pkcs7,
@@ -354,21 +353,21 @@ pub enum ForeignForm {
     Request,
     /// The public half of a key.
     PublicKey,
-    /// PEM that was encoded in Base64 once more, as in a Secret of Kubernetes.
+    /// PEM encoded in Base64 again, as in a Secret of Kubernetes.
     EncodedTwice,
-    /// A Secret of Kubernetes as YAML or JSON, with PEM in Base64 in it.
+    /// A Secret of Kubernetes as YAML or JSON, containing PEM in Base64.
     KubernetesSecret,
-    /// JSON with PEM in Base64 in it, as Traefik keeps what it was issued.
+    /// JSON containing PEM in Base64, as Traefik stores certificates.
     Json,
     /// HTML or another markup: the answer of a server that had no certificate.
     WebPage,
-    /// Compressed; the command that unpacks it.
+    /// Compressed data; the command that unpacks it.
     Packed(&'static str),
-    /// A kind of certificate that TLS does not know.
+    /// A kind of certificate that TLS does not support.
     OtherCertificate,
 }
 
-/// The labels of blocks, by the words in them; the first that fits counts.
+/// Formats by words in the block's label; the first match counts.
 const LABELS: &[(&str, ForeignForm)] = &[
     ("PKCS7", ForeignForm::Pkcs7),
     ("PKCS #7", ForeignForm::Pkcs7),
@@ -381,7 +380,7 @@ const LABELS: &[(&str, ForeignForm)] = &[
     ("CERTIFICATE", ForeignForm::OtherCertificate),
 ];
 
-/// The first bytes of files. In BER an archive may be of indefinite length.
+/// Formats by the first bytes of a file. In BER an archive may be of indefinite length.
 const OPENINGS: &[(&[u8], ForeignForm)] = &[
     (b"\x30\x80\x02\x01\x03", ForeignForm::Pkcs12),
     (b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", ForeignForm::Pkcs7Der),
@@ -397,13 +396,13 @@ const OPENINGS: &[(&[u8], ForeignForm)] = &[
     (b"\x28\xb5\x2f\xfd", ForeignForm::Packed("zstd -dc")),
 ];
 
-/// The words by which a manifest says that it is a Secret.
+/// Words that mark a manifest as a Secret.
 const SECRETS: [&[u8]; 3] = [b"kind: Secret\n", b"\"kind\": \"Secret\"", b"\"kind\":\"Secret\""];
 
 /// `-----BEGIN` in Base64.
 const BEGIN_IN_BASE64: &[u8] = b"LS0tLS1CRUdJT";
 
-/// The content types signedData and data (RFC 5652 section 5.1), as DER.
+/// Content type signedData (RFC 5652 section 5.1), as DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 
 impl ForeignForm {
@@ -435,7 +434,7 @@ impl ForeignForm {
         })
     }
 
-    /// Whether a certificate that is meant to be served may be in it.
+    /// Reports whether the format may hold a certificate that is meant to be served.
     pub(super) fn holds_certificate(self) -> bool {
         matches!(self, Self::Pkcs7 | Self::Pkcs12 | Self::OtherCertificate)
     }
@@ -460,7 +459,7 @@ impl ForeignForm {
         }
     }
 
-    /// How PEM is made of the file at `place`.
+    /// Describes how to convert the file at `place` to PEM.
     pub(super) fn remedy(self, place: &str) -> String {
         match self {
             Self::Empty => "name the file that the CA delivered".to_owned(),

@@ -1,4 +1,4 @@
-//! Loading: what is read, and what is wrong in which words.
+//! Loading of certificates: the accepted forms, and the words for each fault.
 
 use base64ct::Encoding;
 use pem_rfc7468::LineEnding;
@@ -69,7 +69,7 @@ fn the_facts_are_read() {
     assert_eq!(certificate.signature_algorithm, "ecdsa-with-SHA256");
     assert_eq!(certificate.key_algorithm, "EC256");
     assert_eq!(&*certificate.place, "/certs/site.pem");
-    // From 2024 to 2049.
+    // 2024 to 2049.
     let validity = Validity { from: 1_704_067_200, until: 2_524_521_600 };
     assert_eq!(certificate.validity, validity);
     assert!(!certificate.must_staple);
@@ -185,7 +185,7 @@ fn explicit_parameters_are_named_in_few_words() {
     assert!(error.len() < 250, "{error}");
 }
 
-/// Fails unless what is wrong with this file is told in these words.
+/// Asserts that this file's fault is described in these words.
 fn assert_told(text: impl Into<Vec<u8>>, form: &str, remedy: &str) {
     let error = Certificate::load(&CertificateSource::whole("x.pem", text));
     let error = error.expect_err(form).to_string();
@@ -340,7 +340,7 @@ fn an_ocsp_response_is_stapled_if_it_is_good() {
     let root = Authority::root("root");
     let leaf = root.leaf(&["a.example"]).issue();
     let with_ocsp = with_ocsp(&leaf, root.ocsp_response(&leaf));
-    // It is made for 30 days from now on.
+    // The response is valid for 30 days from now on.
     let now = seconds(Clock::default().now());
     let (certificate, concerns) = load_at(&with_ocsp, now).expect("a certificate");
     assert_eq!(concerns, []);
@@ -373,7 +373,7 @@ fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
     let between = Authority::root("root").intermediate("between");
     let [leaf, other] = ["a.example", "b.example"].map(|name| between.leaf(&[name]).issue());
     let whole = between.ocsp_response(&leaf);
-    // The serial number is the same; the key of the issuer is not, and the name.
+    // The serial number is the same; the issuer's key and name are not.
     let of_issuer = |name| Authority::root(name).ocsp_response(&leaf);
     for (response, wanted) in [
         (whole.clone(), None),
@@ -392,7 +392,7 @@ fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
     }
 }
 
-/// RFC 6960 section 4.2.2.2: the issuer signs, or whom it has authorized by id-kp-OCSPSigning.
+/// RFC 6960 section 4.2.2.2: the issuer signs, or a responder authorized by id-kp-OCSPSigning.
 #[test]
 fn an_ocsp_response_is_signed_by_whom_the_issuer_lets() {
     let root = Authority::root("root");
@@ -413,7 +413,7 @@ fn an_ocsp_response_is_signed_by_whom_the_issuer_lets() {
     ] {
         assert_eq!(ocsp_fault(&leaf, by(responder)), wanted);
     }
-    // A responder speaks as long as its certificate is valid.
+    // A responder may sign as long as its certificate is valid.
     let responder = between.leaf(&["responder"]).for_responder();
     let [from, until] = [now - DAY, now + DAY].map(i64::unsigned_abs);
     let responder = responder.valid(from, until);
@@ -422,7 +422,7 @@ fn an_ocsp_response_is_signed_by_whom_the_issuer_lets() {
     assert_eq!(certificate.staple.expect("a staple").validity.until, now + DAY);
 }
 
-/// CertID, RFC 6960 section 4.1.1: the serial number alone is that of many certificates.
+/// CertID, RFC 6960 section 4.1.1: many certificates share a serial number.
 #[test]
 fn an_ocsp_response_names_its_certificate_by_a_hash_that_can_be_compared() {
     let between = Authority::root("root").intermediate("between");

@@ -62,7 +62,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A connection, and the server's bytes that came behind its handshake.
+/// A connection, and the server's bytes received after its handshake.
 struct Connected {
     established: Established,
     server: ServerConnection,
@@ -75,7 +75,7 @@ fn deliver(mut bytes: &[u8], server: &mut ServerConnection) {
     }
 }
 
-/// Makes a handshake with the server's bytes cut into pieces of so many.
+/// Makes a handshake with the server's bytes cut into pieces of `step` bytes.
 fn connect(
     client: &Client,
     config: &Arc<ServerConfig>,
@@ -84,7 +84,7 @@ fn connect(
     connect_for(b"http/1.1", client, config, step)
 }
 
-/// The same for somebody who speaks this protocol.
+/// Makes a handshake for a client that uses this protocol.
 fn connect_for(
     alpn: &[u8],
     client: &Client,
@@ -114,7 +114,7 @@ fn connect_for(
 }
 
 impl Connected {
-    /// Opens all that has come; the data in it.
+    /// Opens all received records; returns their data.
     fn open(&mut self) -> Vec<u8> {
         let (mut data, mut plain) = (Vec::new(), vec![0; 20_000]);
         let traffic: &mut Traffic = &mut self.established.traffic;
@@ -127,7 +127,7 @@ impl Connected {
         data
     }
 
-    /// Data goes there and back.
+    /// Sends data in both directions.
     fn exchange(&mut self) {
         self.server.writer().write_all(b"greeting").expect("memory");
         self.server.write_tls(&mut self.rest).expect("memory");
@@ -167,7 +167,7 @@ fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
     }
 }
 
-/// Tickets of this length, which hold the session in clear.
+/// Tickets of this length, which hold the session unencrypted.
 #[derive(Debug)]
 struct Long(usize);
 
@@ -246,7 +246,7 @@ fn a_server_fills_no_memory_with_tickets_for_many_names() {
     assert!(left.iter().all(|count| *count > 100), "{left:?}");
 }
 
-/// The library's state is large, and goes once it has done its part.
+/// The library's state is large, and is dropped once it has done its part.
 #[test]
 fn the_librarys_state_goes_with_the_tickets_or_with_data_and_keys_change_all_the_same() {
     let root = Authority::root("root");
@@ -343,8 +343,8 @@ fn each_refusal_has_its_reason_and_sends_an_alert() {
     }
 }
 
-/// The refusal of servers with this certificate by clients that trust those authorities, the same
-/// in both versions.
+/// Returns the refusal of servers with this certificate by clients that trust those authorities,
+/// the same in both versions.
 fn refusal(leaf: &Leaf, authority: &Authority) -> Option<(Reason, String)> {
     let [older, newer] = [[&version::TLS12], [&version::TLS13]].map(|versions| {
         let client = client(&options(authority));
@@ -389,7 +389,7 @@ fn a_servers_own_certificate_in_ca_is_judged_by_name_and_time() {
         assert_eq!(reason(&other), Some(Reason::ServerCertificateName));
         let expired = own("app.example", &[past]);
         assert_eq!(reason(&expired), Some(Reason::ServerCertificateExpired));
-        // Of the same names, with another key.
+        // A certificate of the same names, with another key.
         let stranger = own("app.example", &[]);
         assert!(refusal(&stranger.as_leaf(), &good).is_some());
         let issued = refusal(&good.leaf(&["app.example"]).issue(), &good);

@@ -1,4 +1,4 @@
-//! Keys of ECH, against hellos that the HPKE of the TLS library has sealed.
+//! Keys of ECH, tested against hellos that the TLS library's HPKE has sealed.
 
 use rustls::crypto::aws_lc_rs::hpke::{
     DH_KEM_X25519_HKDF_SHA256_AES_128, DH_KEM_X25519_HKDF_SHA256_CHACHA20_POLY1305,
@@ -21,7 +21,7 @@ fn keys(secrets: &[u8]) -> EchKeys {
     EchKeys::new("front.example", source)
 }
 
-/// A client whose hellos are sealed by the library's HPKE, which is another one than ours.
+/// A client whose hellos are sealed by the library's HPKE, which is not ours.
 struct Client {
     sealer: Box<dyn HpkeSealer>,
     encapsulated: Vec<u8>,
@@ -50,7 +50,7 @@ impl Client {
         Self { sealer, encapsulated: encapsulated.0, aead, config_id: config.id }
     }
 
-    /// The records of a hello whose inner one has these extensions.
+    /// Returns the records of a hello whose inner one has these extensions.
     fn hello(&mut self, inner: &[u8], key: &[u8]) -> Vec<u8> {
         let encoded = body(inner);
         let outer = |payload: &[u8]| {
@@ -161,9 +161,9 @@ fn a_new_secret_publishes_and_the_old_one_still_opens() {
 fn what_was_changed_does_not_open_and_what_was_not_may_come_again() {
     let keys = keys(&[1]);
     let first = Client::new(&published(&keys, NOW), DH_KEM_X25519_HKDF_SHA256_AES_128).first();
-    // A replay opens: who answers it is the backend, as with any hello.
+    // A replay opens: the backend handles it, as with any hello.
     assert!(opened(&keys, &first, NOW).is_ok() && opened(&keys, &first, NOW).is_ok());
-    // Each byte of the body is data that the payload is authenticated with, or the payload.
+    // Each byte of the body is authenticated with the payload, or the payload itself.
     for at in 9..first.len() {
         let mut changed = first.clone();
         changed[at] ^= 1;
@@ -194,7 +194,7 @@ fn a_second_hello_must_be_of_the_first_ones_sender() {
     assert_eq!(alert_for(&mut context, &plain), alert::MISSING_EXTENSION);
     let inner = records(&body(&good));
     assert_eq!(alert_for(&mut context, &inner), alert::ILLEGAL_PARAMETER);
-    // With an encapsulated key, as a first one has.
+    // An encapsulated key, which only a first hello may have.
     assert_eq!(alert_for(&mut context, &first), alert::ILLEGAL_PARAMETER);
     assert_eq!(alert_for(&mut context, &of_another), alert::DECRYPT_ERROR);
     let mut changed = second.clone();

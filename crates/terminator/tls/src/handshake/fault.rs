@@ -1,7 +1,7 @@
-//! The fault of a handshake, the side whose fault it is, and the alert that says so.
+//! Describes the fault of a handshake, the side that caused it, and the alert for it.
 //!
-//! Owns the translation of the TLS library's errors. It has no alert for some of them, and for some
-//! another one than the RFC wants.
+//! Translates the TLS library's errors. The library has no alert for some of them, and for some
+//! another one than the RFC requires.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -14,7 +14,7 @@ use crate::options::Version;
 use crate::signing::signature_fault_of;
 use crate::verify::{is_empty_certificate, refusal_of, signature_fault};
 
-/// A record behind refused early data, amid a message, that our keys do not open.
+/// A record after refused early data, within a message, that our keys do not open.
 const UNDECRYPTABLE_AMID_MESSAGE: PeerMisbehaved =
     PeerMisbehaved::RejectedEarlyDataInterleavedWithHandshakeMessage;
 
@@ -22,28 +22,28 @@ const UNDECRYPTABLE_AMID_MESSAGE: PeerMisbehaved =
 pub struct HandshakeFault {
     pub reason: Reason,
     pub detail: String,
-    /// The fatal alert that the peer is sent, by its number; `None` = none is due, or the
-    /// library has sent one that we cannot read.
+    /// Number of the fatal alert to send; `None` = none is due, or the library has sent one that we
+    /// cannot read.
     pub alert: Option<u8>,
 }
 
-/// The alert that the library had ready for its error.
+/// Alert that the library had ready for its error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LibraryAlert {
     Missing,
-    /// This one, which was held back.
+    /// This alert, which was held back.
     HeldBack(u8),
-    /// One that we cannot read. It goes out as it is.
+    /// An alert that we cannot read. It is sent unchanged.
     Sent,
 }
 
 impl HandshakeFault {
-    /// A fault of the client's that this alert says.
+    /// Creates a fault of the client's, reported by this alert.
     pub(super) fn violation(alert: u8, detail: impl Into<String>) -> Self {
         Self::new(Reason::ProtocolViolation, detail, Some(alert))
     }
 
-    /// The client has closed its stream.
+    /// Creates the fault of a client that has closed its stream.
     pub(super) fn closed() -> Self {
         Self::new(Reason::ClientDisconnected, "the client sent close_notify", None)
     }
@@ -110,7 +110,7 @@ impl Display for HandshakeFault {
     }
 }
 
-/// The library's error without the names of its code.
+/// Returns the library's error without the names of its code.
 fn words_of(error: &Error) -> String {
     match error {
         Error::InvalidMessage(fault) => format!("malformed message: {}", in_words(fault)),
@@ -120,7 +120,7 @@ fn words_of(error: &Error) -> String {
     }
 }
 
-/// The name of one of the library's faults as words: `MissingData("u8")` is "missing data".
+/// Converts the name of a library fault to words: `MissingData("u8")` is "missing data".
 fn in_words(fault: &impl fmt::Debug) -> String {
     let name = format!("{fault:?}");
     let mut words = String::new();
@@ -149,7 +149,7 @@ fn reason_of(error: &Error) -> Reason {
     }
 }
 
-/// The alert where the library's own is not the one that the RFC names.
+/// Returns the RFC's alert if the library's own is another.
 fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
     let is_tls13 = version == Some(Version::Tls13);
     match error {
@@ -175,7 +175,7 @@ fn mended_alert(error: &Error, version: Option<Version>) -> Option<u8> {
     }
 }
 
-/// The alert where the library has none.
+/// Returns the alert for errors for which the library has none.
 fn missing_alert(error: &Error) -> u8 {
     match error {
         Error::InvalidMessage(_) => alert::DECODE_ERROR,
@@ -194,7 +194,7 @@ fn missing_alert(error: &Error) -> u8 {
         Error::PeerMisbehaved(
             PeerMisbehaved::InvalidKeyShare | PeerMisbehaved::ServerNameDifferedOnRetry,
         ) => alert::ILLEGAL_PARAMETER,
-        // Messages and records out of place, and too many of what is allowed.
+        // Messages and records out of place, and too many of an allowed kind.
         Error::PeerMisbehaved(_) => alert::UNEXPECTED_MESSAGE,
         _ => alert::INTERNAL_ERROR,
     }

@@ -1,9 +1,8 @@
-//! The drive of a handshake, the same on both sides, by the TLS library's unbuffered interface,
-//! which is used nowhere else.
+//! Drives a handshake of either side through the TLS library's unbuffered interface, which is used
+//! nowhere else.
 //!
-//! Owns which bytes the library is shown, what becomes of those that it writes, and that it says
-//! what was agreed on and leaves the keys. What a side lets pass, and what a fault of the peer's is
-//! called, is the side's own ([`HandshakeSide`]).
+//! Decides which bytes the library sees, handles its output, and extracts the parameters and keys.
+//! A side's rules, and the naming of the peer's faults, are in [`HandshakeSide`].
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
@@ -21,20 +20,20 @@ use crate::record::{HEADER_BYTES, KeyExhausted, KeyOpener, KeySealer, RECORD_BYT
 use crate::secrets::{LoggedSecret, TrafficSecret};
 use crate::traffic::{TicketIntake, Traffic, TrafficSecrets};
 
-/// The most bytes of a handshake that wait for more: those of the longest message that the library
-/// takes (64 KiB), in records of no less than a few bytes.
+/// Maximum bytes of an incomplete handshake message: the longest message that the library takes (64
+/// KiB), in records of no less than a few bytes.
 pub const WAITING_BYTES_MAX: usize = 1 << 17;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
 pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
-/// The type of records of TLS 1.3 whose own type is encrypted.
+/// Type of records of TLS 1.3 whose own type is encrypted.
 pub(super) const HIDDEN: u8 = 23;
 
-/// How far a handshake got.
+/// Progress of a handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HandshakeStep {
-    /// Bytes of the input that are done with.
+    /// Number of input bytes that were processed.
     pub consumed: usize,
     /// Whether the handshake is over.
     pub done: bool,
@@ -43,7 +42,7 @@ pub struct HandshakeStep {
 /// The part of the library that reads a server's tickets after the handshake.
 type TicketState = KernelConnection<ClientConnectionData>;
 
-/// A connection of the library's, of either side.
+/// A connection of the library, of either side.
 pub(crate) trait LibraryConnection: Sized {
     type Data;
 
@@ -52,13 +51,13 @@ pub(crate) trait LibraryConnection: Sized {
 
     fn common(&self) -> &CommonState;
 
-    /// Appends all early data that is there.
+    /// Appends all available early data.
     fn read_early(
         data: &mut ReadEarlyData<'_, '_, Self::Data>,
         into: &mut Vec<u8>,
     ) -> Result<(), Error>;
 
-    /// Leaves the library. A client's state goes on reading tickets.
+    /// Extracts the secrets and drops the library. A client's state continues to read tickets.
     fn into_secrets(self) -> Result<(ExtractedSecrets, Option<TicketState>), Error>;
 }
 
@@ -116,18 +115,18 @@ impl LibraryConnection for UnbufferedClientConnection {
     }
 }
 
-/// The rules of one side.
+/// Rules of one side.
 pub(crate) trait HandshakeSide {
-    /// How long the record is that `bytes` begin with, if all of it is there. One that may not come
-    /// now is refused from its header alone: it is not waited for.
+    /// Returns the length of the record at the start of `bytes`, if it is complete. A record that
+    /// is not allowed now is refused from its header alone, without waiting for the rest.
     fn next_record(
         &mut self,
         library: &CommonState,
         bytes: &mut [u8],
     ) -> Result<Option<usize>, HandshakeFault>;
 
-    /// Whether the library is not shown this record. It holds a part of a message if the record is
-    /// not the `first` that it has not let go of.
+    /// Reports whether this record is hidden from the library. If the record is not the `first`
+    /// unprocessed one, the library holds a part of a message.
     fn passes_over(
         &mut self,
         _library: &CommonState,
@@ -137,31 +136,31 @@ pub(crate) trait HandshakeSide {
         Ok(false)
     }
 
-    /// The library has let go of some of what it was shown.
+    /// Notes that the library has processed some of its input.
     fn note_taken(&mut self) {}
 
-    /// The library asks for more. Whether the records shown are done with, though it has not let go
-    /// of them.
+    /// Reports, when the library needs more input, whether the records shown are finished, although
+    /// the library has not discarded them.
     fn drops_shown(&mut self) -> Result<bool, HandshakeFault> {
         Ok(false)
     }
 
-    /// The place for early data; `None` = none may come.
+    /// Returns the buffer for early data; `None` = early data is not allowed.
     fn begin_early(&mut self) -> Option<&mut Vec<u8>> {
         None
     }
 
-    /// Takes note of a record that the library has made.
+    /// Notes a record that the library has made.
     fn note_sent(&mut self, _library: &CommonState, _record: &[u8]) {}
 
-    /// The fault of a peer that closes its stream amid the handshake.
+    /// Returns the fault of a peer that closes its stream during the handshake.
     fn closed() -> HandshakeFault;
 
-    /// The fault of a peer that sends data amid the handshake.
+    /// Returns the fault of a peer that sends data during the handshake.
     fn has_data() -> HandshakeFault;
 
-    /// The fault that the library has found. Its own alert is the last of `outgoing`, if there is
-    /// one, and begins at `alert`.
+    /// Converts a fault found by the library. Its own alert, if any, is the end of `outgoing`, and
+    /// begins at `alert`.
     fn fault_of(
         &mut self,
         library: &CommonState,
@@ -171,11 +170,11 @@ pub(crate) trait HandshakeSide {
     ) -> HandshakeFault;
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(crate) struct HandshakeDriver<C, S> {
     connection: C,
-    /// Bytes at the front of the input that the library has been shown and has not let go of: it
-    /// remembers places in them, so it must be shown them again, and first.
+    /// Bytes at the front of the input that the library has seen and not discarded: it remembers
+    /// positions in them, so it must see them again, and first.
     held: usize,
     pub(crate) side: S,
 }
@@ -189,16 +188,15 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         self.connection.common()
     }
 
-    /// Works through the records, each shown to the library once it is whole, and appends what has
-    /// to go out.
+    /// Processes the records, each shown to the library once it is whole, and appends the output.
     pub(crate) fn drive(
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
     ) -> Result<HandshakeStep, HandshakeFault> {
         let mut consumed = 0;
-        // The library sees one record more only when it asks: what follows the last record of the
-        // handshake is application data, which it must never get.
+        // The library sees one record more only on request: the last record of the handshake may be
+        // followed by application data, which it must never get.
         let mut shown = self.held;
         loop {
             let window = incoming.get_mut(consumed..shown).unwrap_or_default();
@@ -242,7 +240,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         }
     }
 
-    /// Moves the window over the next record. Returns whether it is whole.
+    /// Extends the window by the next record. Returns whether it is whole.
     fn show_next(
         &mut self,
         incoming: &mut [u8],
@@ -267,11 +265,11 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         Ok(true)
     }
 
-    /// Takes what the library has to say after its error, and returns where its alert begins.
+    /// Collects the library's output after its error, and returns where its alert begins.
     ///
-    /// `rest` is what it has not let go of: messages behind the one at fault still wait in it, and
-    /// the library panics if they are gone (a Certificate that is refused comes in one record with
-    /// what follows it).
+    /// `rest` is the input not discarded: messages behind the faulty one are still in it, and the
+    /// library panics if they are gone (a refused Certificate shares one record with the messages
+    /// after it).
     fn collect_alert(&mut self, mut rest: &mut [u8], outgoing: &mut Vec<u8>) -> Option<usize> {
         loop {
             let UnbufferedStatus { discard, state, .. } = self.connection.process(rest);
@@ -279,7 +277,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     let start = outgoing.len();
                     append_encoded(&mut data, outgoing).ok()?;
-                    // Asked once more, the library would judge the same bytes a second time.
+                    // On another call, the library would judge the same bytes again.
                     if is_alert(&outgoing[start..]) {
                         return Some(start);
                     }
@@ -293,13 +291,13 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         }
     }
 
-    /// Whether the library can be asked to seal: what it holds it must be shown again, and nothing
-    /// else.
+    /// Reports whether the library can be asked to seal: it must see held bytes again, and no
+    /// others.
     pub(crate) fn is_free(&self) -> bool {
         self.held == 0
     }
 
-    /// Seals one record by the library, as long as `record`.
+    /// Seals one record with the library, as long as `record`.
     pub(crate) fn seal(&mut self, plain: &[u8], record: &mut [u8]) -> Result<(), KeyExhausted> {
         let UnbufferedStatus { state, .. } = self.connection.process(&mut []);
         let Ok(ConnectionState::WriteTraffic(mut writing)) = state else {
@@ -310,8 +308,8 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
         Ok(())
     }
 
-    /// Ends a handshake that is done. In TLS 1.3 the keys that follow a KeyUpdate come from the
-    /// secrets that were logged of either direction.
+    /// Completes a handshake that is done. In TLS 1.3 the keys that follow a KeyUpdate are derived
+    /// from the secrets that were logged for each direction.
     pub(crate) fn into_traffic(
         self,
         agreed: &Agreed,
@@ -332,13 +330,13 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
     }
 }
 
-/// Appends the bytes that the library has ready.
+/// Appends the output that the library has ready.
 fn append_encoded<Data>(
     data: &mut EncodeTlsData<'_, Data>,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     let start = out.len();
-    // The library tells the size by refusing an empty space.
+    // The library reports the size by refusing an empty buffer.
     let size = match data.encode(&mut []) {
         Ok(written) => written,
         Err(EncodeError::InsufficientSize(size)) => size.required_size,
@@ -366,7 +364,7 @@ fn traffic_secrets(
     Ok(Some(TrafficSecrets { sending, receiving }))
 }
 
-/// A peer must not make us hold any number of bytes by records of a byte each.
+/// Limits the waiting bytes, because a peer may send records of a byte each.
 fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
     if waiting_bytes > WAITING_BYTES_MAX - RECORD_BYTES_MAX {
         let detail = "a handshake message in too many records";
@@ -375,8 +373,8 @@ fn check_waiting(waiting_bytes: usize) -> Result<(), HandshakeFault> {
     Ok(())
 }
 
-/// Whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type, by its
-/// length, which no other message has.
+/// Reports whether a record of ours is an alert: by its type, or in TLS 1.3, which hides the type,
+/// by its length, which no other message has.
 fn is_alert(record: &[u8]) -> bool {
     const HIDDEN_ALERT_BYTES: usize = HEADER_BYTES + 2 + 1 + 16;
     match record.first() {
@@ -390,21 +388,21 @@ fn internal(error: impl ToString) -> HandshakeFault {
     HandshakeFault::internal(error.to_string())
 }
 
-/// The parameters that a handshake has agreed on, as far as the library knows them.
+/// Parameters agreed on in a handshake, as far as the library knows them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agreed {
     pub version: Version,
     pub suite: Option<Suite>,
-    /// The key exchange group; none where a TLS 1.2 session was resumed.
+    /// Key exchange group; `None` if a TLS 1.2 session was resumed.
     pub group: Option<Group>,
     /// Whether a session was resumed.
     pub resumed: bool,
-    /// Whether another key share had to be asked for.
+    /// Whether another key share was requested.
     pub retried: bool,
-    /// The application protocol (RFC 7301).
+    /// Application protocol (RFC 7301).
     pub alpn: Option<Box<[u8]>>,
     pub client_certificate: Option<Box<[u8]>>,
-    /// The fingerprint of the certificate of a server that we connected to.
+    /// Fingerprint of the certificate of a server that we connected to.
     pub server_certificate: Option<Fingerprint>,
 }
 

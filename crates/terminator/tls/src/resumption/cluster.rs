@@ -1,21 +1,21 @@
-//! The common goods of a cluster's hosts: the keys of their datagrams, the entries of the session
-//! cache that may leave this host, notices among their supervisors, and sessions in a store that
-//! they share.
+//! Cryptography that a cluster's hosts share: the keys of their datagrams, the entries of the
+//! session cache that may leave this host, notices among their supervisors, and sessions in a
+//! shared store.
 //!
-//! All keys come from the cluster's secret by HKDF (RFC 5869), each under a label of its own. Every
-//! boot of a sender encrypts with a key of its own and counts its datagrams, so that no nonce comes
-//! twice under a key (NIST SP 800-38D section 8.2.1) without the hosts agreeing on anything.
+//! All keys are derived from the cluster's secret by HKDF (RFC 5869), each under its own label.
+//! Every boot of a sender encrypts with a key of its own and counts its datagrams, so that no nonce
+//! repeats under a key (NIST SP 800-38D section 8.2.1), without agreement among the hosts.
 //!
 //! Notices are sealed end to end: worker processes carry them, and have no key for them. Each is
-//! taken once, while it is new. A sealed notice is Base64 of a header (version, key's id, host,
+//! accepted once, while it is new. A sealed notice is Base64 of a header (version, key's id, host,
 //! instant, number), a random nonce and AES-256-GCM's output; the header is authenticated. Each
-//! host seals by a key of its own, of which it asks for far fewer nonces than random ones are good
-//! for (NIST SP 800-38D section 8.3).
+//! host seals with a key of its own, and uses far fewer random nonces than are safe (NIST SP
+//! 800-38D section 8.3).
 //!
-//! A store is trusted with nothing: sessions lie in it under names that reveal no session's id, in
-//! values that only who has the cluster's secret can read or make. Each session has a key of its
-//! own, derived from the secret and its name. A value opens under its name alone, and a random
-//! nonce comes under few values of a key, far from the bound of NIST SP 800-38D section 8.3.
+//! The store is not trusted: sessions have names in it that reveal no session's id, and values that
+//! only holders of the cluster's secret can read or make. Each session has a key of its own,
+//! derived from the secret and its name. A value opens under its name alone, and a key seals few
+//! values with random nonces, far below the bound of NIST SP 800-38D section 8.3.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -36,14 +36,14 @@ use zeroize::Zeroizing;
 use crate::resumption::keys::{ROOT_BYTES, SharedSecret, WorkerTask};
 use crate::secrets::hkdf;
 
-/// Keys of senders that are kept derived: those of the boots that are heard. 100 KB.
+/// Maximum number of derived keys kept: those of the boots that send to us. 100 KB.
 const KEYS_MAX: usize = 256;
 
-/// In the first byte of an entry: whether it may leave this host.
+/// First byte of an entry: whether it may leave this host.
 pub(super) const STAYS: u8 = 0;
 pub(super) const SHARED: u8 = 1;
 
-/// Whose key a datagram is sealed with: secret, sender and boot.
+/// Name of a datagram's key: secret, sender and boot.
 type KeyName = ([u8; 4], [u8; 8], [u8; 8]);
 
 /// AES-256-GCM for the datagrams of a cluster.
@@ -54,7 +54,7 @@ pub struct ClusterCipher {
 }
 
 impl ClusterCipher {
-    /// Seals by the first of the secrets, and opens what was sealed by any of them.
+    /// Creates a cipher that seals with the first of the secrets and opens with any of them.
     pub fn new(secrets: &[SharedSecret]) -> Self {
         let root = |secret: &SharedSecret| {
             let root = secret.root(WorkerTask::Datagrams);
@@ -63,7 +63,7 @@ impl ClusterCipher {
         Self { roots: secrets.iter().map(root).collect(), keys: Vec::new() }
     }
 
-    /// A key that was used before.
+    /// Returns a key that was used before.
     fn known(&self, name: KeyName) -> Option<&LessSafeKey> {
         let place = self.keys.iter().rposition(|(known, _)| *known == name)?;
         self.keys.get(place).map(|(_, key)| key)
@@ -74,7 +74,7 @@ impl ClusterCipher {
         Some(hkdf::aes_256_gcm(root, &[b"datagrams", &sender, &boot]))
     }
 
-    /// Keeps a key that has proved to be somebody's: a stranger's numbers displace none.
+    /// Keeps a key that has opened a datagram: a stranger's numbers displace none.
     fn keep(&mut self, name: KeyName, key: LessSafeKey) {
         if self.keys.len() >= KEYS_MAX {
             self.keys.remove(0);
@@ -87,7 +87,7 @@ fn name_of(header: &Header) -> KeyName {
     (header.key_id, header.sender, header.boot)
 }
 
-/// Unique under the key of a boot: the stream, and the number in it.
+/// Returns the nonce, unique under the key of a boot: the stream, and the number in it.
 fn nonce_of(header: &Header) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[3] = header.stream as u8;
@@ -138,14 +138,14 @@ impl DatagramCipher for ClusterCipher {
     }
 }
 
-/// The secrets must not reach a log.
+/// Hides the secrets from logs.
 impl Debug for ClusterCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterCipher").field("secrets", &self.roots.len()).finish_non_exhaustive()
     }
 }
 
-/// The entries of the session cache that may leave this host, and those that come from others.
+/// The entries of the session cache that may leave this host, and those from other hosts.
 #[derive(Clone, Debug)]
 pub struct SharedSessions {
     pub(super) store: Arc<MemoryStore>,
@@ -153,7 +153,7 @@ pub struct SharedSessions {
 }
 
 impl SharedSessions {
-    /// How long a session may be resumed.
+    /// Returns the lifetime of a session.
     pub fn lifetime(&self) -> Duration {
         self.lifetime
     }
@@ -171,7 +171,7 @@ impl LocalSessions for SharedSessions {
         if value.first() != Some(&SHARED) || self.store.contains(key.bytes(), now) {
             return false;
         }
-        // It ends when it would have ended where it was made.
+        // The session ends when it would have ended on the host that made it.
         let age = self.lifetime.saturating_sub(lifetime);
         let put_at = now.checked_sub(age).unwrap_or(now);
         lifetime > Duration::ZERO && self.store.put(key.bytes(), value.to_vec(), put_at)
@@ -205,13 +205,13 @@ const VERSION: u8 = 1;
 /// Version, the key's id, the host, the instant in milliseconds since the epoch, the number.
 const NOTICE_HEADER_BYTES: usize = 1 + 4 + 8 + 8 + 8;
 
-/// Hosts whose notices are told apart at a time. A cluster has fewer; more are not listened to.
+/// Maximum number of hosts distinguished at a time. A cluster has fewer; others are ignored.
 const HOSTS_MAX: usize = 256;
 
-/// Notices of a host that may overtake each other.
+/// Number of a host's notices that may arrive out of order.
 const OVERTAKEN_MAX: u64 = 64;
 
-/// The fault of a notice that is left out.
+/// Fault of a notice that is ignored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoticeFault {
     #[error("it has no form of ours")]
@@ -220,7 +220,7 @@ pub enum NoticeFault {
     UnknownSecret,
     #[error("it was changed or made up")]
     Forged,
-    /// Too far from this host's clock.
+    /// The notice's instant is too far from this host's clock.
     #[error("its instant is too far from this host's clock")]
     Old,
     #[error("it was sealed before this host started")]
@@ -231,35 +231,35 @@ pub enum NoticeFault {
     TooManyHosts,
 }
 
-/// The keys by which a supervisor seals and opens notices, and what it has opened.
+/// The keys by which a supervisor seals and opens notices, and the notices already opened.
 pub struct NoticeCipher {
     own: u64,
     number: u64,
     roots: Vec<([u8; 4], Prk)>,
     heard: BTreeMap<u64, HeardNotices>,
-    /// Notices that were sealed before are not taken: those that an earlier process took would come
-    /// in again.
+    /// Time before which sealed notices are refused, because an earlier process may have accepted
+    /// them already.
     accepted_since_ms: u64,
     started: Instant,
 }
 
-/// The notices of a host that have come.
+/// Notices received from one host.
 struct HeardNotices {
     newest_ms: u64,
     newest: u64,
-    /// The bit of each number before the newest, from the lowest on, and its own.
+    /// Bits of the received numbers: the lowest is the newest's, then those before it.
     seen: u64,
 }
 
 impl NoticeCipher {
-    /// For the host with this number, which no other has and no other life of it had, that starts
-    /// now.
+    /// Creates a cipher for the host with this number, which must be unique to this host and this
+    /// start, that starts now.
     pub fn new(own: u64, (started, started_ms): (Instant, u64)) -> Self {
         let (roots, heard) = (Vec::new(), BTreeMap::new());
         Self { own, number: 0, roots, heard, accepted_since_ms: started_ms, started }
     }
 
-    /// Seals by the first of these roots from here on, and opens what any of them has sealed.
+    /// Seals with the first of these roots from now on, and opens with any of them.
     pub fn follow<'r>(&mut self, roots: impl IntoIterator<Item = &'r [u8; ROOT_BYTES]>) {
         let root = |bytes: &[u8; ROOT_BYTES]| {
             let root = Prk::new_less_safe(HKDF_SHA256, bytes);
@@ -268,7 +268,7 @@ impl NoticeCipher {
         self.roots = roots.into_iter().map(root).collect();
     }
 
-    /// A notice for the other hosts; `None` = there is no root.
+    /// Seals a notice for the other hosts; `None` = there is no root.
     pub fn seal(&mut self, notice: &[u8], now_ms: u64) -> Option<String> {
         let (key_id, root) = self.roots.first()?;
         self.number += 1;
@@ -290,10 +290,10 @@ impl NoticeCipher {
         Some(Base64::encode_string(&text))
     }
 
-    /// The host that has sealed a notice, no more than `window_ms` from now, and what it says.
+    /// Opens a notice sealed at most `window_ms` from now; returns its host and content.
     ///
     /// # Errors
-    /// It is no notice of a supervisor, or not a new one.
+    /// Fails if it is no notice of a supervisor, or not a new one.
     pub fn open(
         &mut self,
         text: &str,
@@ -314,7 +314,7 @@ impl NoticeCipher {
             return Err(NoticeFault::Old);
         }
         if self.accepted_since_ms > now_ms {
-            // Our clock was set back: the time at which we started, by the new clock.
+            // Our clock was set back: computes the start time by the new clock.
             let lived = now.saturating_duration_since(self.started).as_millis();
             let lived_ms = u64::try_from(lived).unwrap_or(u64::MAX);
             self.accepted_since_ms = now_ms.saturating_sub(lived_ms);
@@ -322,7 +322,7 @@ impl NoticeCipher {
         if sent_ms < self.accepted_since_ms {
             return Err(NoticeFault::BeforeStart);
         }
-        // Who was silent for longer has sent nothing that would still be new.
+        // A host silent for longer has sent no notice that would still be new.
         self.heard.retain(|_, heard| now_ms <= heard.newest_ms.saturating_add(window_ms));
         if self.heard.len() >= HOSTS_MAX && !self.heard.contains_key(&host) {
             return Err(NoticeFault::TooManyHosts);
@@ -338,7 +338,7 @@ impl NoticeCipher {
 }
 
 impl HeardNotices {
-    /// Notes a number. `false` = it has come before, or may have.
+    /// Records a number. `false` = it was received before, or may have been.
     fn is_new(&mut self, number: u64) -> bool {
         if number > self.newest {
             let shift = u32::try_from(number - self.newest).unwrap_or(u32::MAX);
@@ -359,7 +359,7 @@ fn key(root: &Prk, host: u64) -> LessSafeKey {
     hkdf::aes_256_gcm(root, &[b"notices", &host.to_be_bytes()])
 }
 
-/// The key's id, the host, the instant and the number.
+/// Reads the key's id, the host, the instant and the number.
 fn read(header: &[u8]) -> Option<([u8; 4], u64, u64, u64)> {
     let (version, rest) = header.split_first()?;
     let (key_id, numbers) = rest.split_first_chunk()?;
@@ -371,14 +371,14 @@ fn read(header: &[u8]) -> Option<([u8; 4], u64, u64, u64)> {
     (*version == VERSION).then_some(read)
 }
 
-/// The keys must not reach a log.
+/// Hides the keys from logs.
 impl Debug for NoticeCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("NoticeCipher").field("roots", &self.roots.len()).finish_non_exhaustive()
     }
 }
 
-/// The name of a session in the store, which does not reveal its id.
+/// Name of a session in the store, which does not reveal its id.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct StoreName([u8; 32]);
 
@@ -388,10 +388,10 @@ impl StoreName {
     }
 }
 
-/// An HMAC is as good as never this.
+/// Name of the mark. No HMAC has this value in practice.
 const MARK: StoreName = StoreName([0; 32]);
 
-/// AES-256-GCM for what lies in the store.
+/// AES-256-GCM for values in the store.
 pub struct StoreCipher {
     roots: Vec<StoreRoot>,
 }
@@ -403,19 +403,19 @@ struct StoreRoot {
 }
 
 impl StoreCipher {
-    /// Encrypts by the first of the secrets, of which there is one, and decrypts by any of them.
+    /// Encrypts with the first of the secrets (at least one), and decrypts with any of them.
     pub fn new(secrets: &[SharedSecret]) -> Self {
         Self { roots: secrets.iter().map(StoreRoot::of).collect() }
     }
 
-    /// The names that a session may have, by each secret: the first is the name of those that are
-    /// stored now. One that may be resumed once has another name than one that may be resumed
-    /// again, so that no client can have the one deleted by asking for the other.
+    /// Returns a session's possible names, one by each secret: new sessions are stored under the
+    /// first. A session that resumes once has another name than one that resumes repeatedly, so
+    /// that no client can delete the one by requesting the other.
     pub fn names(&self, session: &Offered) -> Vec<StoreName> {
         self.roots.iter().map(|root| root.name(session)).collect()
     }
 
-    /// The value of an entry of the session cache that is good until then.
+    /// Seals an entry of the session cache that is valid until `ends_ms`.
     pub fn seal(&self, name: &StoreName, entry: &[u8], ends_ms: u64) -> Vec<u8> {
         let root = self.roots.first().expect("a cluster has a secret");
         let mut nonce = [0; NONCE_LEN];
@@ -437,20 +437,20 @@ impl StoreCipher {
         value
     }
 
-    /// A value that says whose the store is, sealed as a session's, under the name of none.
+    /// Returns a mark of the store's owner, sealed like a session, under no session's name.
     pub fn mark(&self) -> Vec<u8> {
         self.seal(&MARK, &[], u64::MAX)
     }
 
-    /// Whether a mark is of hosts with a secret that is not configured here.
+    /// Reports whether a mark belongs to hosts with a secret that is not configured here.
     pub fn is_of_others(&self, mark: Vec<u8>) -> bool {
         matches!(self.open(&MARK, mark, 0), Err(StoreRejection::UnknownSecret))
     }
 
-    /// The entry in a value that lay under this name, and for how long it is still good.
+    /// Opens a value stored under this name; returns the entry and its remaining lifetime.
     ///
     /// # Errors
-    /// It is no session of ours, or one that has ended.
+    /// Fails if it is no session of ours, or one that has ended.
     pub fn open(
         &self,
         name: &StoreName,
@@ -505,7 +505,7 @@ impl StoreRoot {
     }
 }
 
-/// The secrets must not reach a log.
+/// Hides the secrets from logs.
 impl Debug for StoreCipher {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreCipher").field("secrets", &self.roots.len()).finish_non_exhaustive()

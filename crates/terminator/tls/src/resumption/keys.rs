@@ -1,20 +1,19 @@
-//! Ticket keys: the files that they come from, which there are at a time, and which of them
+//! Manages ticket keys: the files that contain them, the keys valid at a time, and the one that
 //! encrypts.
 //!
-//! The bytes of a file of HAProxy or nginx are a secret to derive our own keys from, never a key as
-//! those programs use it: they seal by AES-CBC and HMAC, and what OpenSSL puts into a ticket nobody
-//! else reads. Hosts with the same files agree on their keys. A secret that hosts share is the root
-//! of all that they agree on, and worker processes get only what is extracted from it for their
+//! The bytes of a file of HAProxy or nginx are a secret from which our own keys are derived, never
+//! a key in those programs' sense: they seal with AES-CBC and HMAC, and only OpenSSL reads its
+//! ticket contents. Hosts with the same files agree on their keys. A secret shared by hosts is the
+//! root of everything they agree on, and worker processes get only the roots extracted for their
 //! tasks ([`SharedSecret::for_workers`]).
 //!
 //! Keys come from a secret or from a list. From a secret every key is a function of the secret and
-//! the time: hosts with the same secret agree on their keys without speaking to each other, a
-//! restart loses none, and rotation needs no rotating. What this costs is stated plainly: all who
-//! learn the secret can compute past keys too, so forward secrecy of resumed TLS 1.2 sessions lasts
-//! as long as the secret is secret. A list is rotated by its author, and what it no longer holds is
-//! gone.
+//! the time: hosts with the same secret agree on their keys without communication, a restart loses
+//! none, and rotation needs no action. The cost: anybody who learns the secret can compute past
+//! keys too, so forward secrecy of resumed TLS 1.2 sessions lasts as long as the secret is secret.
+//! A list is rotated by its author, and keys removed from it are gone.
 //!
-//! No key of the ring encrypts itself: a key that is listed for years, or that many hosts have,
+//! No key of the ring encrypts directly: a key that is listed for years, or that many hosts have,
 //! would need nonces that never repeat. Each process encrypts with a [`Subkey`] of its own, made of
 //! the key and a random salt, and counts its nonces.
 
@@ -34,31 +33,31 @@ use crate::secrets::hkdf;
 /// Sizes of one key: name and two keys of 128 bits, or a name and two keys of 256 bits.
 const KEY_BYTES: [usize; 2] = [48, 80];
 
-/// Keys of a file with lines that count: the last ones, as in HAProxy. So a file that only grows
+/// Number of a file's last lines that are used as keys, as in HAProxy. So a file that only grows
 /// retires its oldest key with each line.
 const LINES_ALIVE: usize = 3;
 
-/// A shorter secret could be guessed.
+/// Minimum length of a secret, because a shorter one could be guessed.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Different bytes of a secret: of 32 random digits of hexadecimal there are fewer than once in a
-/// billion.
+/// Minimum number of different bytes in a secret: 32 random hexadecimal digits have fewer less than
+/// once in a billion.
 const DIFFERENT_BYTES_MIN: usize = 8;
 
-/// Ticket keys as an operator lists them; at least one.
+/// Ticket keys listed by an operator; at least one.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ListedKeys {
     secrets: Vec<Zeroizing<Vec<u8>>>,
     encrypting: usize,
 }
 
-/// A file's place and contents.
+/// Path and contents of a file.
 type TicketKeyFile = (String, Zeroizing<Vec<u8>>);
 
-/// The bytes of a root: of a hash of SHA-256.
+/// Length of a root: a hash of SHA-256.
 pub const ROOT_BYTES: usize = 32;
 
-/// The task of a worker process that needs keys of a shared secret.
+/// Task of a worker process that needs keys of a shared secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum WorkerTask {
     Datagrams,
@@ -70,7 +69,7 @@ pub(crate) enum WorkerTask {
 impl WorkerTask {
     const ALL: [Self; 4] = [Self::Datagrams, Self::Store, Self::Tickets, Self::Ech];
 
-    /// The salt of its root, by which hosts of all versions agree on it.
+    /// Returns the salt of the task's root, the same for hosts of all versions.
     pub(crate) fn salt(self) -> &'static [u8] {
         match self {
             Self::Datagrams => b"lariat cluster datagrams 1",
@@ -81,23 +80,23 @@ impl WorkerTask {
     }
 }
 
-/// The salt of the root that stays with supervisors.
+/// Salt of the root that stays in supervisors.
 const NOTICES: &[u8] = b"lariat cluster notices 1";
 
-/// The beginning of what worker processes get in the place of a secret; roots follow.
+/// Start of the text that worker processes get instead of a secret; roots follow.
 const FOR_WORKERS: &[u8] = b"lariat roots 1\n";
 
-/// A secret that hosts share, as the roots of keys that HKDF (RFC 5869) extracts from it: neither
-/// the secret nor another root can be had from one. A worker process has those of its tasks.
+/// A secret shared by hosts, as the roots of keys that HKDF (RFC 5869) extracts from it: a root
+/// reveals neither the secret nor another root. A worker process has the roots of its tasks.
 #[derive(Clone, Eq, PartialEq)]
 pub struct SharedSecret {
-    /// In the order of [`WorkerTask::ALL`].
+    /// Roots in the order of [`WorkerTask::ALL`].
     roots: Zeroizing<Vec<u8>>,
     notices: Option<Zeroizing<[u8; ROOT_BYTES]>>,
     is_guessable: bool,
 }
 
-/// The fault of a file of keys.
+/// Fault of a file of keys.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyFileFault {
     /// No file, or one without a key.
@@ -108,26 +107,26 @@ pub enum KeyFileFault {
     /// A line that is no key.
     #[error("{0}: line {1} is no ticket key: 48 or 80 bytes in base64 are")]
     Line(String, usize),
-    /// Both forms, which disagree about what encrypts.
+    /// Both formats, which disagree about the encrypting key.
     #[error("{0}: has lines, so it is the only file that can be named")]
     Mixed(String),
     #[error("{0}: holds a key that was named before")]
     Twice(String),
-    /// Too short to be safe.
+    /// The secret is too short to be safe.
     #[error("{0}: has {1} bytes before the white space at its end; a secret has at least 32")]
     SecretShort(String, usize),
 }
 
 impl ListedKeys {
-    /// Reads files, each with the place where it was found.
+    /// Reads files, each with its path.
     ///
-    /// Either each holds one key, as nginx has it (`ssl_session_ticket_key`): 48 or 80 bytes; the
-    /// first file's key encrypts. Or there is one with lines, as HAProxy has it
-    /// (`tls-ticket-keys`): base64 of 48 or 80 bytes each, of which the last three count; the last
-    /// line but one encrypts, so that every host knows the last before any uses it.
+    /// Either each holds one key, in nginx's format (`ssl_session_ticket_key`): 48 or 80 bytes; the
+    /// first file's key encrypts. Or there is one with lines, in HAProxy's format
+    /// (`tls-ticket-keys`): base64 of 48 or 80 bytes each, of which the last three are used; the
+    /// last line but one encrypts, so that every host knows the last key before any uses it.
     ///
     /// # Errors
-    /// The fault of the first file that has one.
+    /// Fails with the fault of the first faulty file.
     pub fn read(files: Vec<(String, Vec<u8>)>) -> Result<Self, KeyFileFault> {
         let zeroing = |(place, bytes)| (place, Zeroizing::new(bytes));
         Self::read_zeroing(&files.into_iter().map(zeroing).collect::<Vec<_>>())
@@ -198,11 +197,11 @@ impl ListedKeys {
 }
 
 impl SharedSecret {
-    /// Takes the contents of a file: at least 32 bytes, not counting white space at the end; or
-    /// what [`Self::for_workers`] has put in its place.
+    /// Reads the contents of a file: at least 32 bytes, not counting white space at the end; or the
+    /// text of [`Self::for_workers`].
     ///
     /// # Errors
-    /// It is too short.
+    /// Fails if the secret is too short.
     pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, KeyFileFault> {
         let bytes = Zeroizing::new(bytes);
         let roots = bytes.strip_prefix(FOR_WORKERS);
@@ -223,25 +222,24 @@ impl SharedSecret {
         })
     }
 
-    /// The text that worker processes read in the place of the secret.
+    /// Returns the text that worker processes read instead of the secret.
     pub fn for_workers(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([FOR_WORKERS, &self.roots].concat())
     }
 
-    /// The root of the keys by which supervisors speak to each other; `None` in what worker
-    /// processes get.
+    /// Returns the root of the keys for messages between supervisors; `None` in worker processes.
     pub fn notices(&self) -> Option<&[u8; ROOT_BYTES]> {
         self.notices.as_deref()
     }
 
-    /// Whether it looks like what people think of: few different characters, or words without a
-    /// digit. Who records one datagram or ticket can try such secrets at home. Those that programs
-    /// draw at random, as bytes, in hexadecimal or Base64, are not among them.
+    /// Reports whether the secret looks invented by a person: few different characters, or words
+    /// without a digit. An attacker who records one datagram or ticket can try such secrets
+    /// offline. Secrets that programs draw at random, as bytes, in hexadecimal or Base64, pass.
     pub fn is_guessable(&self) -> bool {
         self.is_guessable
     }
 
-    /// The root of the keys for a task.
+    /// Returns the root of the keys for a task.
     pub(crate) fn root(&self, task: WorkerTask) -> Prk {
         let root = self.roots.chunks(ROOT_BYTES).nth(task as usize);
         Prk::new_less_safe(HKDF_SHA256, root.expect("there is a root of each task"))
@@ -254,7 +252,7 @@ fn is_guessable(secret: &[u8]) -> bool {
     different < DIFFERENT_BYTES_MIN || is_words
 }
 
-/// HKDF-Extract (RFC 5869 section 2.2), whose outcome the library does not show.
+/// Computes HKDF-Extract (RFC 5869 section 2.2), because the library hides the result of its own.
 fn extract(salt: &[u8], secret: &[u8]) -> Zeroizing<[u8; ROOT_BYTES]> {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, salt), secret);
     let mut root = Zeroizing::new([0; ROOT_BYTES]);
@@ -262,7 +260,7 @@ fn extract(salt: &[u8], secret: &[u8]) -> Zeroizing<[u8; ROOT_BYTES]> {
     root
 }
 
-/// Secrets must not reach a log.
+/// Hides the secrets from logs.
 impl Debug for ListedKeys {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListedKeys").field("count", &self.count()).finish_non_exhaustive()
@@ -278,61 +276,60 @@ impl Debug for SharedSecret {
 /// Length of a key's name.
 pub(super) const NAME_BYTES: usize = 8;
 
-/// A key's name, in each ticket that it sealed.
+/// Name of a key, included in each ticket that it sealed.
 pub(super) type TicketKeyName = [u8; NAME_BYTES];
 
 /// Length of a subkey's salt: no two processes draw the same.
 pub(super) const SALT_BYTES: usize = 16;
 
-/// The part of a subkey beside its key, in each ticket that it sealed.
+/// Salt of a subkey, included in each ticket that it sealed.
 pub(super) type SubkeySalt = [u8; SALT_BYTES];
 
-/// Between a label and a value of HKDF: keeps pairs apart.
+/// Separator between a label and a value of HKDF: keeps pairs apart.
 const SEPARATOR: &[u8] = &[0];
 
-/// Names of former keys that are remembered, so that a ticket of one is told from a stranger's:
-/// with the default rotation those of a month. 512 bytes.
+/// Number of former keys' names that are remembered, to distinguish their tickets from a
+/// stranger's: with the default rotation those of a month. 512 bytes.
 const RETIRED_MAX: u64 = 64;
 
-/// The keys of the process.
+/// Ticket keys of the process.
 pub(super) struct Ring {
     source: Source,
     window: RwLock<KeyPeriod>,
 }
 
 enum Source {
-    /// A key for each stretch of time.
+    /// A key for each period.
     Derived {
-        /// Extracted from the secrets, the one whose keys encrypt first; zeroed by the library
-        /// when dropped.
+        /// Roots of the secrets, the encrypting one first; zeroed by the library when dropped.
         roots: Vec<Prk>,
         rotate_seconds: u64,
         keep: u32,
     },
-    /// The window is all there is.
+    /// The window holds all keys.
     Listed,
 }
 
-/// The keys that are good at a time.
+/// Keys valid at a time.
 pub(super) struct KeyPeriod {
     epoch: u64,
-    /// The keys that decrypt, newest first of each secret.
+    /// Keys that decrypt, newest first of each secret.
     keys: Vec<TicketKey>,
     encrypting: usize,
     own: Subkey,
-    /// Names of keys that are no more.
+    /// Names of former keys.
     retired: Vec<TicketKeyName>,
 }
 
 pub(super) struct TicketKey {
     pub(super) name: TicketKeyName,
-    /// The root of subkeys; zeroed by the library when dropped.
+    /// Root of subkeys; zeroed by the library when dropped.
     root: Prk,
-    /// Since when it has been in use, in seconds since the epoch.
+    /// Start of the key's use, in seconds since the epoch.
     since: u64,
 }
 
-/// The subkey that encrypts in this process while its key is the newest.
+/// Subkey that encrypts in this process while its key is the newest.
 pub(super) struct Subkey {
     pub(super) salt: SubkeySalt,
     pub(super) key: LessSafeKey,
@@ -347,36 +344,36 @@ pub(super) enum FoundKey<'w> {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TicketKeyFacts {
-    /// The first bytes of its name, in hexadecimal.
+    /// First bytes of the key's name, in hexadecimal.
     pub name: String,
     pub purpose: KeyPurpose,
-    /// How long it has been in use, in seconds; 0 for one that is not yet.
+    /// Time in use, in seconds; 0 for a key that is not in use yet.
     pub age_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyPurpose {
-    /// New tickets, and those that it sealed.
+    /// Encrypts new tickets, and decrypts its own.
     Encrypt,
-    /// Tickets that it sealed, or that another host has sealed with it.
+    /// Decrypts tickets that this host or another has sealed with it.
     Decrypt,
 }
 
-/// The root that keys are derived from, of a secret.
+/// Returns the root from which the keys of a secret are derived.
 pub(super) fn root_of(secret: &[u8]) -> Prk {
     hkdf::extract(WorkerTask::Tickets.salt(), secret)
 }
 
 impl Ring {
-    /// Keys from secrets' roots, at least one. Each key of the first encrypts for `rotate_seconds`
-    /// (not 0) and decrypts for `keep` times as long after; those of the others only decrypt, so
-    /// that hosts can be given a new secret one after the other.
+    /// Creates keys from secrets' roots, at least one. Each key of the first encrypts for
+    /// `rotate_seconds` (not 0) and decrypts for `keep` times as long after; those of the others
+    /// only decrypt, so that hosts can get a new secret one after the other.
     pub(super) fn derived(roots: Vec<Prk>, rotate_seconds: u64, keep: u32) -> Self {
         let window = RwLock::new(KeyPeriod::around(&roots, rotate_seconds, 0, 0));
         Self { source: Source::Derived { roots, rotate_seconds, keep }, window }
     }
 
-    /// Keys from a list that is not empty, in use since now but for those that `before` had.
+    /// Creates keys from a non-empty list, in use from now on except those that `before` had.
     pub(super) fn listed<'k>(
         secrets: impl Iterator<Item = &'k [u8]>,
         encrypting: usize,
@@ -398,8 +395,8 @@ impl Ring {
         Self { source: Source::Listed, window: RwLock::new(window) }
     }
 
-    /// The keys for this time. A clock that steps back a little keeps the newer keys: they are
-    /// known to all, as the next epoch's.
+    /// Returns the keys for this time. A clock that steps back a little keeps the newer keys: all
+    /// hosts know them as the next epoch's.
     pub(super) fn at(&self, now: u64) -> RwLockReadGuard<'_, KeyPeriod> {
         let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
         let Source::Derived { roots, rotate_seconds, keep } = &self.source else {
@@ -421,7 +418,7 @@ impl Ring {
 }
 
 impl KeyPeriod {
-    /// The epoch's key, the next one's (another host's clock may be ahead) and the older ones.
+    /// Makes the epoch's key, the next one (another host's clock may be ahead) and the older ones.
     fn around(roots: &[Prk], rotate_seconds: u64, epoch: u64, keep: u32) -> Self {
         let oldest = epoch.saturating_sub(u64::from(keep));
         let key = |root: &Prk, epoch: u64| {
@@ -434,7 +431,7 @@ impl KeyPeriod {
             let epochs = oldest.saturating_sub(RETIRED_MAX)..oldest;
             epochs.map(|epoch| name_of(root, &epoch.to_be_bytes()))
         });
-        // The first root's next key stands before it.
+        // The first root's next key precedes it.
         let encrypting = 1;
         Self {
             epoch,
@@ -445,8 +442,8 @@ impl KeyPeriod {
         }
     }
 
-    /// Takes over from the keys before: how long those that stay have been in use, and the names
-    /// of those that do not.
+    /// Takes over from the previous keys: the start of use of those that stay, and the names of
+    /// those that do not.
     fn follow(&mut self, before: &Self) {
         for key in &mut self.keys {
             if let Some(same) = before.keys.iter().find(|one| one.name == key.name) {
@@ -459,7 +456,7 @@ impl KeyPeriod {
         self.retired = gone.take(RETIRED_MAX as usize).collect();
     }
 
-    /// The key for new tickets.
+    /// Returns the key for new tickets.
     pub(super) fn encrypting(&self) -> &TicketKey {
         &self.keys[self.encrypting]
     }
@@ -501,7 +498,7 @@ impl TicketKey {
         Self { name: name_of(root, which), root: key_root, since }
     }
 
-    /// The subkey of this salt.
+    /// Returns the subkey of this salt.
     pub(super) fn subkey(&self, salt: SubkeySalt) -> LessSafeKey {
         hkdf::aes_256_gcm(&self.root, &[b"ticket subkey", SEPARATOR, &salt])
     }
@@ -514,13 +511,13 @@ impl Subkey {
         Self { salt, key: key.subkey(salt), count: AtomicU64::new(0) }
     }
 
-    /// A number that it has not given before; see [`nonce_of`].
+    /// Returns a number that was not returned before; see [`nonce_of`].
     pub(super) fn next(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// A nonce from its number: 64 bits are more than one process can count to.
+/// Returns the nonce of a number: 64 bits are more than one process can count to.
 pub(super) fn nonce_of(number: u64) -> [u8; NONCE_LEN] {
     let mut nonce = [0; NONCE_LEN];
     nonce[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());

@@ -1,7 +1,7 @@
-//! The sessions of one service under one plan, as the library asks for them.
+//! Provides the sessions of one service under one plan to the library.
 //!
-//! Owns what a session is bound to, and who is welcome with one. Where sessions lie is the ticket's
-//! and the store's; a stored entry is `reach (1) | service (16) | provenance (16) | session`.
+//! Decides what a session is bound to, and which clients may resume it. Tickets and the store hold
+//! the sessions; a stored entry is `reach (1) | service (16) | provenance (16) | session`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,11 +21,11 @@ use crate::identity::{Fingerprint, sha256};
 use crate::validity::Clock;
 use crate::verify::Verifier;
 
-/// The longest session id (RFC 5246 section 7.4.1.2), in bytes; a stateful ticket of TLS 1.3 has
-/// as many.
+/// Maximum length of a session id (RFC 5246 section 7.4.1.2), in bytes; a stateful ticket of TLS
+/// 1.3 has the same length.
 const SESSION_ID_BYTES_MAX: usize = 32;
 
-/// As hellos have it (RFC 5246 section E.1).
+/// Version numbers as in hellos (RFC 5246 section E.1).
 const TLS12: usize = 0x0303;
 const TLS13: usize = 0x0304;
 
@@ -34,17 +34,17 @@ pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumptionPolicy {
-    /// How it verifies its clients.
+    /// Verifier of the service's clients.
     pub(crate) verifier: Verifier,
     pub(crate) clock: Clock,
-    /// Sessions made under these certificates are not resumed.
+    /// Certificates whose sessions are not resumed.
     pub(crate) barred: Vec<Fingerprint>,
-    /// If there is a list, nor are those made under any other than these.
+    /// If `Some`, sessions of all other certificates are not resumed either.
     pub(crate) only: Option<Vec<Fingerprint>>,
-    /// Stored sessions are for this host alone: what resumes once must not be in two places
-    /// where it lets early data in (RFC 8446 section 8.1).
+    /// Whether stored sessions stay on this host: a session that resumes once must not be in two
+    /// places if it allows early data (RFC 8446 section 8.1).
     pub(crate) stays: bool,
-    /// Whether it is noted of sessions that they began with ML-KEM.
+    /// Whether sessions record that they began with ML-KEM.
     pub(crate) notes_hybrid: bool,
 }
 
@@ -58,19 +58,19 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Whether a session is to be looked for beyond this host.
+    /// Reports whether a session should be looked for on other hosts.
     pub(super) fn is_elsewhere(&self, key: &Key) -> bool {
         self.tiers.is_open() && !self.store.contains(key.bytes(), Instant::now())
     }
 
-    /// Looks for it there. The answer comes in any case.
+    /// Looks for a session on other hosts. `answer` is always called.
     pub(super) fn fetch(&self, session: Offered, answer: FetchAnswer) {
         let Offered { key, once } = session;
         self.tiers.ask(Request::Fetch { key, once, answer });
     }
 }
 
-/// The tickets and stored sessions of one service under one plan.
+/// Tickets and stored sessions of one service under one plan.
 #[derive(Debug)]
 pub(crate) struct ServiceSessions {
     keeping: Keeping,
@@ -78,8 +78,7 @@ pub(crate) struct ServiceSessions {
     policy: ResumptionPolicy,
 }
 
-/// Stored sessions of TLS 1.3, in the guise of tickets: what the client gets is an id that resumes
-/// once.
+/// Stored sessions of TLS 1.3 presented as tickets: the client gets an id that resumes once.
 #[derive(Debug)]
 pub(crate) struct StoredTickets(pub(crate) Arc<ServiceSessions>);
 
@@ -88,8 +87,8 @@ impl ServiceSessions {
         Self { keeping, tag: service_tag(service), policy }
     }
 
-    /// The suite of the session in a ticket, unless this process has made it, and so with the suite
-    /// that it selects again.
+    /// Returns the suite of the session in a ticket, unless this process has made the ticket, and
+    /// so would select its suite again.
     pub(crate) fn suite_in_ticket(&self, ticket: &[u8]) -> Option<u16> {
         let (tickets, now) = (&self.keeping.tickets, unix_seconds());
         if tickets.has_made(ticket, now) {
@@ -99,7 +98,7 @@ impl ServiceSessions {
         state_suite(&Zeroizing::new(session))
     }
 
-    /// The suite of a stored session, if it may be another host's.
+    /// Returns the suite of a stored session, if it may be another host's.
     pub(crate) fn suite_of_stored(&self, id: &[u8]) -> Option<u16> {
         self.shared_key(id)?;
         let (entry, _) = self.keeping.store.peek(id, Instant::now())?;
@@ -108,8 +107,8 @@ impl ServiceSessions {
         state_suite(session)
     }
 
-    /// The suite of a session of TLS 1.3 that began with ML-KEM and resumes for a client that asks
-    /// for this name; `None` = it did not, or might not.
+    /// Returns the suite of a session of TLS 1.3 that began with ML-KEM and resumes for a client
+    /// that requests this name; `None` = it did not, or might not.
     pub(crate) fn suite_of_hybrid(
         &self,
         identity: &[u8],
@@ -134,23 +133,23 @@ impl ServiceSessions {
         state_suite(&session).filter(|_| fits)
     }
 
-    /// With what the sessions of the handshake under way begin.
+    /// Returns the provenance of new sessions of the current handshake.
     fn provenance(&self, now: u64) -> Provenance {
         let provenance = context::with(|context| context.provenance(now));
         let is_hybrid = provenance.is_hybrid && self.policy.notes_hybrid;
         Provenance { is_hybrid, ..provenance }
     }
 
-    /// A session that was found, if its client is welcome now: its server certificate may have been
-    /// revoked since, and the one that the client showed may have expired, been revoked, come from
-    /// an authority that is trusted no more, or be allowed no more.
+    /// Accepts a session that was found, if its client still may resume: the server certificate may
+    /// have been revoked since, and the client's may have expired, been revoked, come from an
+    /// authority that is no longer trusted, or be no longer allowed.
     fn welcome(&self, session: &[u8], provenance: Provenance) -> Result<Vec<u8>, ResumptionMiss> {
         self.policy.judge(session, provenance)?;
         context::with(|context| context.resumed = Some(provenance));
         Ok(session.to_vec())
     }
 
-    /// The session in a stored entry.
+    /// Returns the session in a stored entry.
     fn stored(&self, entry: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let (provenance, session) = self.own(entry)?;
         if provenance.is_over(unix_seconds()) {
@@ -160,7 +159,7 @@ impl ServiceSessions {
         }
     }
 
-    /// The content of a stored entry, if it is this service's.
+    /// Returns the content of a stored entry, if it belongs to this service.
     fn own<'e>(&self, entry: &'e [u8]) -> Result<(Provenance, &'e [u8]), ResumptionMiss> {
         let (_, rest) = entry.split_first().ok_or(ResumptionMiss::Unknown)?;
         let (tag, rest) =
@@ -174,15 +173,15 @@ impl ServiceSessions {
         }
     }
 
-    /// Looks a stored session up. It stays.
+    /// Looks up a stored session, which stays in the store.
     fn find(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let entry = self.keeping.store.get(id, Instant::now());
         self.stored(&Zeroizing::new(entry.ok_or(ResumptionMiss::Unknown)?))
     }
 
-    /// Looks a stored session of TLS 1.3 up. It leaves, and resumes nothing if another connection
-    /// was faster. Of another service or version it stays: who has seen an id go by must not cost
-    /// its client the session.
+    /// Looks up and removes a stored session of TLS 1.3. Fails if another connection was faster. A
+    /// session of another service or version stays: an observer of an id must not cost its client
+    /// the session.
     fn find_once(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         let mut found = Err(ResumptionMiss::Unknown);
         let judge = |entry: &[u8]| match self.own(entry) {
@@ -211,13 +210,13 @@ impl ServiceSessions {
         Ok(session.to_vec())
     }
 
-    /// The key of a session that other hosts may have.
+    /// Returns the key of a session that other hosts may have.
     fn shared_key(&self, id: &[u8]) -> Option<Key> {
         let is_shared = !self.policy.stays && self.keeping.tiers.is_open();
         is_shared.then(|| Key::new(id)).flatten()
     }
 
-    /// Gives an entry that was stored to the other hosts.
+    /// Publishes a stored entry to the other hosts.
     fn share(&self, id: &[u8], entry: &[u8], once: bool) {
         if let Some(key) = self.shared_key(id) {
             self.keeping.tiers.ask(Request::Publish {
@@ -229,7 +228,7 @@ impl ServiceSessions {
         }
     }
 
-    /// Looks a stored session up, if its id can be one.
+    /// Looks up a stored session, if its id can be valid.
     fn look_up(
         &self,
         id: &[u8],
@@ -309,7 +308,7 @@ impl StoresServerSessions for ServiceSessions {
             return false;
         }
         self.share(&id, &entry, state_version(&value) != Some(TLS12));
-        // One session that renews another has been worth its place once.
+        // A session that renews another has been used once.
         let put = if renews { MemoryStore::renew } else { MemoryStore::put };
         put(&self.keeping.store, &id, entry, Instant::now())
     }
@@ -349,22 +348,22 @@ impl ProducesTickets for StoredTickets {
     }
 }
 
-/// A service's tickets and stored sessions as bytes, without a handshake around them: here is tried
-/// what hostile clients and memory may hold.
+/// A service's tickets and stored sessions as bytes, without a handshake around them, to test what
+/// hostile clients and memory may hold.
 #[derive(Debug)]
 pub struct BareSessions(pub(super) Arc<ServiceSessions>);
 
 impl BareSessions {
-    /// A ticket for a session; `None` if it is too long.
+    /// Seals a ticket for a session; `None` if it is too long.
     pub fn seal_ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
         let _entered = context::enter(HandshakeContext::default());
         self.0.encrypt(session)
     }
 
-    /// The session in a ticket, as the library would get it.
+    /// Returns the session in a ticket, as the library would get it.
     ///
     /// # Errors
-    /// The reason why the library would get none.
+    /// Fails with the reason why the library would get none.
     pub fn open_ticket(&self, ticket: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         looked_up(|| self.0.decrypt(ticket))
     }
@@ -375,16 +374,16 @@ impl BareSessions {
         self.0.put(id.to_vec(), session.to_vec())
     }
 
-    /// A stored session, as the library would get it.
+    /// Returns a stored session, as the library would get it.
     ///
     /// # Errors
-    /// The reason why the library would get none.
+    /// Fails with the reason why the library would get none.
     pub fn stored(&self, id: &[u8]) -> Result<Vec<u8>, ResumptionMiss> {
         looked_up(|| self.0.get(id))
     }
 }
 
-/// The answer that the library would get, or the noted reason why it would get none.
+/// Returns the answer that the library would get, or the recorded reason of the miss.
 fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, ResumptionMiss> {
     let entered = context::enter(HandshakeContext::default());
     match (look_up(), entered.leave().lookup) {
@@ -394,33 +393,32 @@ fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, Resum
     }
 }
 
-/// The mark of a service in tickets and stored sessions: the same on all hosts.
+/// Returns the tag of a service in tickets and stored sessions: the same on all hosts.
 pub(super) fn service_tag(service: &str) -> ServiceTag {
     *sha256(service.as_bytes()).first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-/// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.
+/// Returns Unix seconds. A clock before 1970 counts as 1970: then tickets fail elsewhere only.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-// The library hands a session over as bytes of a form of its own, and asks nobody whether the
-// client in it is still welcome. Here as much of that form is read as is needed to ask; a test
-// compares it with the library's, and bytes of another form are no session.
+// The library hands over a session as bytes in a format of its own, and does not check whether its
+// client is still allowed. The code below reads as much of that format as is needed to check; a
+// test compares it with the library's, and bytes in another format are no session.
 
-/// Bytes of a session, before the client's certificates.
+/// Lengths of fields of a session, before the client's certificates.
 const VERSION_BYTES: usize = 2;
 const SUITE_BYTES: usize = 2;
 
-/// The version of the protocol that a session was made with, as hellos have it. `None` if the
-/// bytes are no session.
+/// Returns the protocol version of a session, as in hellos. `None` if the bytes are no session.
 pub(super) fn state_version(state: &[u8]) -> Option<usize> {
     let mut rest = state;
     skip_name(&mut rest)?;
     number(&mut rest, VERSION_BYTES)
 }
 
-/// The name that its client asked for, if it did. `None` if the bytes are no session.
+/// Returns the server name that the client requested, if any. `None` if the bytes are no session.
 fn state_name(state: &[u8]) -> Option<Option<&[u8]>> {
     let mut rest = state;
     if !flag(&mut rest)? {
@@ -430,7 +428,7 @@ fn state_name(state: &[u8]) -> Option<Option<&[u8]>> {
     take(&mut rest, bytes).map(Some)
 }
 
-/// The cipher suite that a session was made with. `None` if the bytes are no session.
+/// Returns the cipher suite of a session. `None` if the bytes are no session.
 fn state_suite(state: &[u8]) -> Option<u16> {
     let mut rest = state;
     skip_name(&mut rest)?;
@@ -438,8 +436,8 @@ fn state_suite(state: &[u8]) -> Option<u16> {
     number(&mut rest, SUITE_BYTES)?.try_into().ok()
 }
 
-/// The client's chain in a session, its own certificate first; empty if it showed none. `None` if
-/// the bytes are no session.
+/// Returns the client's chain in a session, its own certificate first; empty if it showed none.
+/// `None` if the bytes are no session.
 pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = state;
     skip_name(&mut rest)?;
@@ -457,7 +455,7 @@ pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
         let certificate_bytes = number(&mut list, 3)?;
         chain.push(CertificateDer::from(take(&mut list, certificate_bytes)?));
     }
-    // An empty chain would be one that was shown and is not there.
+    // An empty chain would mean that one was shown and lost.
     (!chain.is_empty()).then_some(chain)
 }
 
@@ -495,7 +493,7 @@ mod state_tests {
 
     use super::*;
 
-    /// A session with a name, a secret of two bytes and this tail.
+    /// Builds a session with a name, a secret of two bytes and this tail.
     fn session(tail: &[u8]) -> Vec<u8> {
         let mut state = vec![1, 1, b'a', 3, 4, 0x13, 1, 2, 7, 7, 0];
         state.extend_from_slice(tail);

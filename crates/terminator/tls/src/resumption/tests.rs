@@ -1,4 +1,4 @@
-//! Sessions that resume, how long, and those that are stored.
+//! Sessions that resume, for how long, and stored sessions.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn listed(byte: u8) -> TicketOptions {
     }
 }
 
-/// The session of a client without a certificate, more or less as the library writes it.
+/// The session of a client without a certificate, roughly as the library writes it.
 const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
 fn of_service(resumption: &Resumption, service: &str) -> Arc<ServiceSessions> {
@@ -39,7 +39,7 @@ fn stored_tickets_of(resumption: &Resumption, service: &str) -> StoredTickets {
     StoredTickets(of_service(resumption, service))
 }
 
-/// The result of the last look-up, in a handshake that is over.
+/// Returns the result of the last look-up, of a handshake that is over.
 fn last_lookup() -> LookupResult {
     let lookup = context::with(|context| context.lookup);
     drop(context::enter(HandshakeContext::default()));
@@ -130,7 +130,7 @@ fn a_stored_ticket_resumes_once() {
     assert_eq!(none.encrypt(SESSION), None);
 }
 
-/// Ids go by in clear: of TLS 1.2 in every hello, of TLS 1.3 in the one that resumes.
+/// Ids are sent in clear: in TLS 1.2 in every hello, in TLS 1.3 in the one that resumes.
 #[test]
 fn an_id_of_another_service_or_version_costs_no_session() {
     const OF_TLS12: &[u8] = &[0, 3, 3, 0xc0, 0x2b, 1, 7, 0, 0, 0];
@@ -358,7 +358,7 @@ fn a_server_is_found_by_its_services_sessions_alone_and_survives_a_new_plan() {
     let renewed = resumption.renewed(&options.tickets);
     assert_eq!(renewed.passing_sessions("web").find(b"id"), Some(6));
     assert_eq!(resumption.session_counters().entries, 1);
-    // No id that is seen costs a session its place, and no session is taken for an entry.
+    // No observed id costs a session its place, and no session is mistaken for an entry.
     let key = web.key(b"id").unwrap();
     let terminating = Arc::new(resumption).bare_sessions_of("web");
     assert!(terminating.stored(key.bytes()).is_err());

@@ -1,10 +1,10 @@
-//! Tickets: the library's sessions, encrypted for the client to keep.
+//! Seals the library's sessions into tickets for the client to keep, and opens them.
 //!
 //! A ticket is `format (1) | key name (8) | salt (16) | number (8) | encrypted | tag (16)`, where
-//! `provenance (16) | issued (8) | service (16) | session` is encrypted by AES-256-GCM with all
-//! before it as additional data. The service stands inside, so that a ticket of another service
-//! can be distinguished from one that was changed. The key is a subkey of the one that is named,
-//! made with the salt, which each process draws for itself; the number, which it counts, is the
+//! `provenance (16) | issued (8) | service (16) | session` is encrypted by AES-256-GCM with
+//! everything before it as additional data. The service is encrypted, so that a ticket of another
+//! service can be distinguished from an altered one. The key is a subkey of the named key, made
+//! with the salt, which each process draws for itself; the number, a counter of the process, is the
 //! nonce (NIST SP 800-38D section 8.2.1). So no nonce repeats, however many tickets a key encrypts
 //! and however many hosts have it.
 
@@ -20,8 +20,8 @@ use crate::resumption::keys::{
     nonce_of,
 };
 
-/// The first byte of a ticket. Changes whenever the layout does, or the library's encoding of the
-/// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
+/// First byte of a ticket. Changes whenever the layout does, or the library's encoding of the state
+/// inside: a ticket of another format is ignored, and the client gets a full handshake.
 const FORMAT: u8 = 4;
 
 const NAME_FROM: usize = 1;
@@ -33,16 +33,15 @@ const TAG_BYTES: usize = 16;
 
 pub(super) const SERVICE_TAG_BYTES: usize = 16;
 
-/// The longest session that is sealed, in bytes. Most have 120; one that carries a client's chain
-/// some thousand. A client sends its ticket in each hello, of which we read 16 KiB.
+/// Maximum length of a session that is sealed, in bytes. Most have 120; one with a client's chain
+/// has some thousand. A client sends its ticket in each hello, of which we read 16 KiB.
 const STATE_BYTES_MAX: usize = 4096;
 
-/// How far in the future a ticket may have been made, in seconds: another host's clock may be
-/// ahead. One from beyond would outlive its lifetime.
+/// Maximum time in the future at which a ticket may have been made, in seconds: another host's
+/// clock may be ahead. A later ticket would outlive its lifetime.
 const AHEAD_SECONDS_MAX: u64 = 60 * 60;
 
-/// The mark that binds a ticket or a stored session to one service. It is under the seal, and no
-/// secret.
+/// Tag that binds a ticket or a stored session to one service. It is encrypted, but no secret.
 pub(super) type ServiceTag = [u8; SERVICE_TAG_BYTES];
 
 /// Seals tickets and opens them.
@@ -52,7 +51,7 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// Tickets of these keys that live so long.
+    /// Creates tickets with these keys and this lifetime.
     pub(super) fn new(ring: Ring, lifetime_seconds: u32) -> Self {
         Self { ring, lifetime_seconds }
     }
@@ -61,7 +60,7 @@ impl Tickets {
         &self.ring
     }
 
-    /// How long a client may keep a ticket.
+    /// Returns how long a client may keep a ticket.
     pub(super) fn lifetime_seconds(&self) -> u32 {
         self.lifetime_seconds
     }
@@ -70,7 +69,7 @@ impl Tickets {
         self.ring.at(now).facts(now)
     }
 
-    /// A ticket for `state` of a session with that provenance. `None` if it is too long.
+    /// Seals the `state` of a session with that provenance. `None` if it is too long.
     pub(super) fn seal(
         &self,
         state: &[u8],
@@ -100,7 +99,7 @@ impl Tickets {
         Some(ticket)
     }
 
-    /// Whether this process has made the ticket, if it is one, with the key of this time.
+    /// Reports whether this process has made the ticket, with the present key.
     pub(super) fn has_made(&self, ticket: &[u8], now: u64) -> bool {
         let header = ticket.first_chunk::<HEADER_BYTES>();
         let name = name_in(ticket);
@@ -110,7 +109,7 @@ impl Tickets {
         is_own(&self.ring.at(now), name, salt_and_number(header).0)
     }
 
-    /// The state in a ticket and what its session began with, or why there is none.
+    /// Opens a ticket; returns its state and provenance, or the reason of the miss.
     pub(super) fn open(
         &self,
         ticket: &[u8],
@@ -133,7 +132,7 @@ impl Tickets {
             let plain = key.open_in_place(nonce, Aad::from(*header), opened);
             plain.map(|plain| plain.len()).map_err(|_| ResumptionMiss::Altered)
         };
-        // Another process's subkey takes half a microsecond to make.
+        // Deriving another process's subkey takes half a microsecond.
         let plain_bytes = if is_own(&window, name, salt) {
             open(&window.own().key, &mut opened)?
         } else {
@@ -142,7 +141,7 @@ impl Tickets {
         self.judge(&opened[..plain_bytes], service, now)
     }
 
-    /// The state in an opened ticket, if it is still good, and here.
+    /// Returns the state in an opened ticket, if it is still valid, and for this service.
     fn judge(
         &self,
         plain: &[u8],
@@ -178,7 +177,7 @@ fn header(name: TicketKeyName, salt: SubkeySalt, number: u64) -> [u8; HEADER_BYT
     header
 }
 
-/// The name of the key, of a ticket in our format.
+/// Returns the key's name in a ticket of our format.
 fn name_in(ticket: &[u8]) -> Result<TicketKeyName, ResumptionMiss> {
     match ticket.first_chunk::<SALT_FROM>() {
         Some([FORMAT, name @ ..]) => Ok(*name),
@@ -229,13 +228,13 @@ mod tests {
         of_secret(7, keep)
     }
 
-    /// A ticket of a session that begins at that time.
+    /// Seals a ticket of a session that begins at that time.
     fn ticket(keys: &Tickets, now: u64) -> Vec<u8> {
         let sealed = keys.seal(b"state", WEB, began(now), now);
         sealed.expect("a ticket")
     }
 
-    /// The reason why a ticket of that service's is not opened; `None` = it is.
+    /// Returns the reason why a ticket of this service is not opened; `None` = it is opened.
     fn miss(keys: &Tickets, ticket: &[u8], now: u64) -> Option<ResumptionMiss> {
         keys.open(ticket, WEB, now).err()
     }

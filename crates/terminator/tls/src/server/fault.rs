@@ -1,4 +1,4 @@
-//! The faults of a service's TLS, and of a client's hello for it.
+//! Faults of a service's TLS, and of a client's hello for it.
 
 use telemetry::outcome::Reason;
 use wire::alert;
@@ -8,29 +8,29 @@ use crate::options::Version;
 use crate::policy::{PolicyConcern, PolicyFault};
 use crate::verify::{NAMES_BYTES_MAX, VerifyConcern, VerifyFault};
 
-/// The error of a service whose TLS cannot be built: one sentence with service, place and remedy.
+/// Error of a service whose TLS cannot be built: one sentence with service, place and remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("service `{service}`: {fault}")]
 pub struct BuildError {
     pub service: Box<str>,
-    /// Whether it is the TLS of its front, else of its back.
+    /// Whether the fault is in the TLS of the front, else of the back.
     pub is_front: bool,
     pub fault: BuildFault,
 }
 
-/// The fault that keeps a service's TLS from being built.
+/// Fault that prevents a service's TLS from being built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildFault {
-    /// It has no certificate at all.
+    /// The service has no certificate at all.
     #[error("has no certificate; name a PEM file or a directory that holds one")]
     NoCertificate,
-    /// No self-signed certificate can be made in the place of one that is missing: why not.
+    /// No self-signed certificate can replace a missing one, for this reason.
     #[error("cannot make a self-signed certificate: {0}")]
     Placeholder(String),
-    /// One of its certificates cannot be served.
+    /// A certificate cannot be served.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The versions, suites or groups leave nothing to speak.
+    /// The versions, suites or groups leave nothing usable.
     #[error(transparent)]
     Policy(#[from] PolicyFault),
     #[error(transparent)]
@@ -38,14 +38,14 @@ pub enum BuildFault {
     /// A file with revoked certificates cannot be read.
     #[error("in `revoked`: {0}")]
     Revoked(CertificateError),
-    /// The name that a server's certificate is to have is not a host name or an IP address.
+    /// The expected name of a server's certificate is no host name or IP address.
     #[error("\"{0}\" is no name that a server's certificate can have; write `back.tls.name`")]
     ServerName(String),
     #[error("the TLS library refuses these settings: {0}; please report it")]
     Library(#[from] rustls::Error),
 }
 
-/// Something that an operator should know about a service that works all the same.
+/// A warning about a service that works nevertheless.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("service `{service}`: {concern}")]
 pub struct Warning {
@@ -53,34 +53,34 @@ pub struct Warning {
     pub concern: Concern,
 }
 
-/// The subject of a [`Warning`].
+/// Subject of a [`Warning`].
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Concern {
     #[error("{place}: {}", with_effect(*.concern, effect(*.concern, *.is_served)))]
     Certificate {
         place: String,
         concern: CertificateConcern,
-        /// Whether some client gets it at that time.
+        /// Whether some client gets the certificate at that time.
         is_served: bool,
     },
-    /// A certificate that cannot be served and does not keep the others from it.
+    /// An unusable certificate that is skipped; the others are served.
     #[error("skipped (bad-certificate = \"skip\"): {0}")]
     CertificateSkipped(CertificateError),
-    /// A certificate that is not there, in whose place a self-signed one is served: which.
+    /// The missing certificate that a self-signed one replaces.
     #[error("{0}: a self-signed certificate is served, which no client trusts, until it is there")]
     Placeholder(String),
-    /// A certificate that no client gets: where it came from.
+    /// Place of a certificate that no client gets.
     #[error(
         "{0}: no client gets this certificate: it has no name that another with a key of the same \
          kind does not have before it; remove one of them"
     )]
     CertificateUnused(String),
-    /// A certificate that is served though it is listed as revoked: where it came from.
+    /// Place of a certificate that is served though it is listed as revoked.
     #[error(
         "{0}: this certificate is listed in `revoked` and still served; put a new one in its place"
     )]
     CertificateRevoked(String),
-    /// The names of the authorities of clients take too many bytes, and are not sent: their number.
+    /// Number of bytes of the client authorities' names, too many to be sent.
     #[error(
         "the names of the authorities in `ca` take {0} bytes, more than the {NAMES_BYTES_MAX} that \
          clients are sent, so they are sent none; name fewer authorities, or write ca-names = \
@@ -93,7 +93,7 @@ pub enum Concern {
     Verify(#[from] VerifyConcern),
     #[error("{}", .0.towards_servers())]
     VerifyServers(VerifyConcern),
-    /// The certificate that servers are shown.
+    /// The certificate that is presented to servers.
     #[error("{place}: {}", with_effect(*.concern, ", and servers are shown it all the same"))]
     OwnCertificate { place: String, concern: CertificateConcern },
 }
@@ -119,13 +119,13 @@ fn with_effect(concern: CertificateConcern, effect: &str) -> String {
     concern.to_string().replacen("; ", &format!("{effect}; "), 1)
 }
 
-/// How a client is refused before the library sees its hello.
+/// Refusal of a client before the library sees its hello.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     pub reason: Reason,
-    /// More of it, for the log.
+    /// Details for the log.
     pub detail: Option<String>,
-    /// The alert to send: an AlertDescription (RFC 8446 section 6).
+    /// Alert to send: an AlertDescription (RFC 8446 section 6).
     pub alert: u8,
 }
 
@@ -138,17 +138,17 @@ impl Refusal {
         Self { reason, detail: Some(detail.to_owned()), alert }
     }
 
-    /// No certificate has the name that it asks for.
+    /// Refuses a client whose requested name no certificate has.
     pub(super) fn name_unknown() -> Self {
         Self::new(Reason::NameUnknown, alert::UNRECOGNIZED_NAME)
     }
 
-    /// It tries again with an older version than both speak (RFC 7507).
+    /// Refuses a retry with an older version than both sides support (RFC 7507).
     pub(super) fn fallback() -> Self {
         Self::new(Reason::InappropriateFallback, alert::INAPPROPRIATE_FALLBACK)
     }
 
-    /// It asks for no name. RFC 8446 section 9.2 has an alert for it that TLS 1.2 does not know.
+    /// Refuses a client without a name. TLS 1.2 lacks the alert of RFC 8446 section 9.2 for this.
     pub(super) fn name_missing(version: Version) -> Self {
         let alert = match version {
             Version::Tls12 => alert::UNRECOGNIZED_NAME,
@@ -157,7 +157,7 @@ impl Refusal {
         Self::new(Reason::NameMissing, alert)
     }
 
-    /// The client's highest version is `highest`, and the service speaks `ours`.
+    /// Refuses a client whose highest version is `highest`; the service supports `ours`.
     pub(super) fn of_version(highest: u16, ours: &[Version]) -> Self {
         if ours.iter().all(|version| highest < version.code()) {
             Self::new(Reason::VersionTooOld, alert::PROTOCOL_VERSION)
@@ -166,13 +166,13 @@ impl Refusal {
         }
     }
 
-    /// An extension is missing that its version requires.
+    /// Refuses a hello that lacks an extension required by its version.
     pub(super) fn missing_extension(name: &str) -> Self {
         let detail = format!("no {name}, which TLS 1.3 requires (RFC 8446 section 9.2)");
         Self::with(Reason::HelloMalformed, &detail, alert::MISSING_EXTENSION)
     }
 
-    /// It has nothing in common with us in this respect.
+    /// Refuses a client that has nothing in common with us in this respect.
     pub(super) fn no_common(what: &str) -> Self {
         Self::with(Reason::NoCommonParameters, what, alert::HANDSHAKE_FAILURE)
     }

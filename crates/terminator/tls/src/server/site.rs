@@ -1,5 +1,5 @@
-//! The certificates of one service, which of them a client gets when, and the answer by these rules
-//! when the library asks.
+//! Holds the certificates of one service, chooses a client's, and answers the library by the same
+//! rules.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 pub(super) struct Site {
     pub(super) index: Index,
     pub(super) certificates: Vec<Arc<Certificate>>,
-    /// The faults of others of its certificates.
+    /// Faults of the service's other certificates.
     pub(super) skipped: Vec<String>,
     pub(super) suites: Vec<Suite>,
 }
@@ -87,7 +87,7 @@ impl Site {
         self.certificates.iter().map(|certificate| certificate.fingerprint)
     }
 
-    /// Certificates that are still served though they are listed as revoked.
+    /// Returns concerns about certificates that are still served though listed as revoked.
     pub(super) fn revoked(&self, fingerprints: &[Fingerprint]) -> impl Iterator<Item = Concern> {
         let revoked = self
             .certificates
@@ -96,7 +96,7 @@ impl Site {
         revoked.map(|certificate| Concern::CertificateRevoked(certificate.place.to_string()))
     }
 
-    /// The concerns about the certificates that come with time.
+    /// Returns the concerns about the certificates that arise over time.
     pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
         let served = self.index.served(moment.now);
         let numbered = self.certificates.iter().zip(served);
@@ -113,7 +113,7 @@ impl Site {
         Ends::of(self.certificates.iter().map(|one| one.expiry(one.validity)), now)
     }
 
-    /// When the OCSP responses end.
+    /// Returns when the OCSP responses end.
     pub(super) fn staple_ends(&self, now: i64) -> Ends {
         let staples = self.certificates.iter().filter_map(|one| {
             let staple = one.staple.as_ref()?;
@@ -122,7 +122,7 @@ impl Site {
         Ends::of(staples, now)
     }
 
-    /// The next second after `now` at which what is true of a certificate changes.
+    /// Returns the next second after `now` at which the concerns may change.
     pub(super) fn next_change(&self, now: i64) -> Option<i64> {
         let changes = self.certificates.iter().map(|one| one.next_change(now));
         changes.flatten().min()
@@ -135,7 +135,7 @@ pub(super) struct Resolver {
     pub(super) site: Arc<Site>,
     pub(super) clock: Clock,
     pub(super) version: Version,
-    /// No full handshake is made.
+    /// Whether full handshakes are refused.
     pub(super) only_resumes: bool,
 }
 
@@ -177,9 +177,9 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// Stands for a key whose signatures the client does not verify, or that is not to sign. A session
-/// of TLS 1.2 resumes without one (RFC 5246 section 7.4.1.4.1); the library asks for a key before
-/// it looks for the session, and if there is none learns here that the handshake cannot go on.
+/// Replaces a key whose signatures the client does not verify, or that must not sign. A session of
+/// TLS 1.2 resumes without a signature (RFC 5246 section 7.4.1.4.1); the library asks for a key
+/// before it looks for the session, and without a session the handshake fails here.
 #[derive(Debug)]
 struct NotSigning(SignatureAlgorithm);
 

@@ -1,9 +1,8 @@
-//! The combinations of what a configuration of the library is made for, one for each is built; and
-//! the part of it that cannot be changed when it is made, shared by all services that have the
-//! same.
+//! Enumerates the combinations for which configurations of the library are built, and builds the
+//! part that cannot be changed later, shared by all services with the same settings.
 //!
-//! The library fills in a cache for 256 sessions at each configuration that it makes, and a service
-//! has twenty of them.
+//! The library allocates a cache for 256 sessions in each configuration that it builds, and a
+//! service has twenty of them.
 
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use crate::options::{Group, Version};
 use crate::policy::Policy;
 use crate::verify::Verifier;
 
-/// The templates of services that ask clients for no certificate, of all plans of this process.
+/// Templates of services without client certificates, of all plans of this process.
 static KEPT: Kept<ServerConfig> = Kept::new();
 
-/// The template of a variant. All versions are in it, also where the variant's is known: the
+/// Builds the template of a variant. It includes all versions, although the variant has one: the
 /// library marks a TLS 1.2 hello's answer against downgrade (RFC 8446 section 4.1.3) only if it
-/// could have spoken 1.3.
+/// could have used 1.3.
 pub(super) fn template(
     versions: &[&'static SupportedProtocolVersion],
     policy: &Policy,
@@ -46,7 +45,7 @@ pub(super) fn template(
     }
 }
 
-/// Stands in a template, and serves nobody.
+/// Placeholder in a template that serves no client.
 #[derive(Debug)]
 struct NoSite;
 
@@ -56,22 +55,22 @@ impl ResolvesServerCert for NoSite {
     }
 }
 
-/// The properties of a hello that its configuration depends on.
+/// Properties of a hello that decide its configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Variant {
     pub(super) version: Version,
-    /// The only group that is spoken.
+    /// The only group offered.
     pub(super) group: Group,
     /// Whether ChaCha20 comes before AES.
     pub(super) chacha_first: bool,
     /// TLS 1.2: whether the client resumes by ticket, else by session id.
     pub(super) by_ticket: bool,
-    /// Whether a full handshake fails: its group is for resumptions alone.
+    /// Whether full handshakes fail, because the group is for resumptions alone.
     pub(super) only_resumes: bool,
 }
 
 impl Variant {
-    /// Every combination that [`crate::server::Server::select`] can ask for.
+    /// Returns every combination that [`crate::server::Server::select`] can request.
     pub(super) fn all(policy: &Policy, resumes: bool) -> impl Iterator<Item = Self> {
         policy.versions().iter().flat_map(move |&version| {
             let ways = if resumes && version == Version::Tls12 { 2 } else { 1 };
@@ -89,7 +88,7 @@ impl Variant {
         })
     }
 
-    /// Itself, and that which only resumes, if it can be asked for.
+    /// Returns this variant, and the one that only resumes, if it can be requested.
     pub(super) fn with_resuming(self, is_classical: bool) -> impl Iterator<Item = Self> {
         let is_one = is_classical && self.version == Version::Tls13 && !self.group.is_hybrid();
         let resuming = is_one.then_some(Self { only_resumes: true, ..self });

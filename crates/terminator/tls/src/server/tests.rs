@@ -49,12 +49,12 @@ fn options(certificates: Vec<CertificateSource>) -> ServerOptions {
     ServerOptions::new(certificates)
 }
 
-/// One certificate of the usual kind.
+/// Returns options with one certificate of the usual kind.
 fn simple() -> ServerOptions {
     options(vec![certificate(&["a.example"], Key::EcdsaP256)])
 }
 
-/// A server that asks for client certificates of the root's.
+/// Returns options that request client certificates of the root's.
 fn verifying(mode: ClientMode) -> ServerOptions {
     let mut options = simple();
     options.client.mode = mode;
@@ -75,7 +75,7 @@ fn build(options: &ServerOptions) -> Server {
     build_as("web", options, &new_resumption())
 }
 
-/// Wall time for a server, in the hands of a test.
+/// Wall time of a server, set by a test.
 #[derive(Debug)]
 struct Hands(AtomicU64);
 
@@ -95,7 +95,7 @@ impl Hands {
         self.0.store(seconds, Ordering::Relaxed);
     }
 
-    /// A server that goes by this time, and what it warned of.
+    /// Builds a server with this clock; returns its warnings too.
     fn build(self: &Arc<Self>, options: &ServerOptions) -> (Server, Vec<Warning>) {
         let clock = Clock(Arc::clone(self) as _);
         let (resumption, order) = (new_resumption(), SuiteOrder::default());
@@ -197,7 +197,7 @@ impl Client {
         (Arc::new(config), witness)
     }
 
-    /// One handshake by a client that was never here.
+    /// Makes one handshake as a new client.
     fn connect(&self, server: &Server) -> Result<Outcome, Failure> {
         let (config, witness) = self.config();
         let mut outcome = connect(server, &config, self.name)?;
@@ -206,7 +206,7 @@ impl Client {
     }
 }
 
-/// Trusts every chain, checks every signature, and remembers what was stapled.
+/// Verifier that trusts every chain, checks every signature, and records the stapled response.
 #[derive(Debug)]
 struct Witness {
     schemes: Mutex<Vec<SignatureScheme>>,
@@ -262,7 +262,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The names of the certificate shown, as the certificate says them.
+    /// Returns the first name and the kind of the certificate shown.
     fn shows(&self, server: &Server) -> (String, KeyKind) {
         let is_it = |one: &&Arc<Certificate>| one.key.cert[0].as_ref() == self.leaf;
         let shown = server.certificates().iter().find(is_it).expect("one of the server's");
@@ -328,7 +328,7 @@ fn read_hello(bytes: &[u8]) -> ClientHello<'_> {
     }
 }
 
-/// A handshake to its end, tickets included.
+/// Runs a handshake to its end, tickets included.
 fn connect(
     server: &Server,
     config: &Arc<ClientConfig>,
@@ -337,7 +337,7 @@ fn connect(
     let mut client = client_connection(config, name);
     let hello = written(&mut client);
     let selected = server.select(&read_hello(&hello)).map_err(Failure::Refused)?;
-    // As the driver of handshakes does before each of its steps.
+    // Resets the context, as the driver of handshakes does before each step.
     drop(context::enter(HandshakeContext::default()));
     let mut served = ServerConnection::new(selected).expect("a connection");
     let mut to_server = hello;

@@ -1,5 +1,5 @@
-//! Our records against a client whose records are made by hand: whatever it says is heard as it was
-//! meant, and what we say it hears.
+//! Tests our records against a client whose records are made by hand: each side understands the
+//! other's messages.
 
 use connection::{Connection, Heard, SUITES, Service};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use crate::record::PLAINTEXT_BYTES_MAX;
 mod connection;
 mod messages;
 
-/// The meaning of all that the client says in a talk.
+/// Returns the events of everything that the client sends in a talk.
 fn hear(mut connection: Connection, talk: impl Fn(&mut Connection)) -> Vec<Heard> {
     talk(&mut connection);
     connection.heard
@@ -369,7 +369,7 @@ fn whatever_a_client_says_is_heard_as_it_was_said() {
     }
 }
 
-/// Says one thing; its meaning, if it is heard whole.
+/// Sends one random message; returns its meaning, if it is received whole.
 fn say_something(
     connection: &mut Connection,
     chance: &mut Chance,
@@ -392,7 +392,7 @@ fn say_something(
         }
         3 => {
             let wire = connection.client.seal(APPLICATION_DATA, &content, 0);
-            // The rest of it never comes.
+            // The rest of the message never arrives.
             let is_cut = chance.below(4) == 0;
             let end = if is_cut { chance.below(wire.len()) } else { wire.len() };
             connection.hear(&wire[..end]);
@@ -424,12 +424,12 @@ fn secrets(iv: [u8; NONCE_BYTES]) -> ConnectionTrafficSecrets {
     ConnectionTrafficSecrets::Aes128Gcm { key: AeadKey::from([3; 32]), iv: Iv::from(iv) }
 }
 
-/// The explicit part of a nonce as the library and we make it.
+/// Returns the explicit part of a nonce as the library and we make it.
 fn ours(iv: [u8; NONCE_BYTES], sequence: u64) -> u64 {
     u64::from_be_bytes(*iv.last_chunk().unwrap()) ^ sequence
 }
 
-/// No key seals more records than this: one block each at the least, of 2^34.5.
+/// Maximum number of records under one key: at least one block each, of 2^34.5.
 const RECORDS_MAX: u64 = 1 << 35;
 
 proptest! {
@@ -444,7 +444,7 @@ proptest! {
         let keys = keys_of(Version::Tls12, before, &secrets).unwrap();
         prop_assert_eq!(&keys.iv[..SALT_BYTES], &iv[..SALT_BYTES]);
         let first = u64::from_be_bytes(*keys.iv.last_chunk().unwrap());
-        // The kernel counts up by one for each record; it must not come round either.
+        // The kernel counts up by one for each record; its counter must not wrap around either.
         let kernels = first.checked_add(behind).unwrap();
         let ours = ours(iv, old.index(before as usize + 1) as u64);
         prop_assert_ne!(kernels, ours);
@@ -466,7 +466,7 @@ proptest! {
     }
 }
 
-/// The first nonces of both sides, one by one.
+/// Compares the first nonces of both sides, one by one.
 #[test]
 fn neighbours_do_not_meet() {
     for tail in [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1] {

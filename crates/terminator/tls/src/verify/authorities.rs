@@ -1,15 +1,15 @@
-//! The certificates in `ca`, and what each is trusted for.
+//! Holds the certificates in `ca`, and decides what each is trusted for.
 //!
-//! One that may sign certificates is an authority: those that it issued are trusted, as far as its
-//! own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to us). Every
-//! one, an authority or not, is trusted as the peer's own certificate too: it lets its holder in.
-//! One whose extended key usage is for something else is trusted for nothing. The key usage of the
-//! peer's own certificate is judged before, wherever it stands.
+//! A certificate that may sign certificates is an authority: those that it issued are trusted, as
+//! far as its own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to
+//! us). Each certificate, authority or not, is also trusted as the peer's own certificate. A
+//! certificate whose extended key usage is for something else is not trusted. The key usage of the
+//! peer's own certificate is checked before, wherever it is listed.
 //!
-//! Name constraints (RFC 5280 section 4.2.1.10) are held here as far as the library leaves them
-//! out: it holds alternative names against them, and no common name. A common name that looks like
-//! a host's is held against those on host names, as OpenSSL does, also beside alternative names:
-//! `allow`, logs and PROXY headers take it for the client's name.
+//! Name constraints (RFC 5280 section 4.2.1.10) are checked here as far as the library omits them:
+//! it checks alternative names, but no common name. A common name that looks like a host's is
+//! checked against constraints on host names, as OpenSSL does, also beside alternative names,
+//! because `allow`, logs and PROXY headers use it as the client's name.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -33,16 +33,16 @@ pub(crate) enum PeerRole {
     Server,
 }
 
-/// The certificates in the files of `ca`.
+/// Certificates in the files of `ca`.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
     entries: Vec<AuthorityEntry>,
-    /// The authorities that may issue certificates, for the library.
+    /// Authorities that may issue certificates, for the library.
     anchors: Vec<TrustAnchor<'static>>,
     entry_of_anchor: Vec<usize>,
-    /// By the SHA-256 of the certificate.
+    /// Entries by the SHA-256 of the certificate.
     by_hash: HashMap<[u8; 32], usize>,
-    /// Nobody here decides on this host's own bundle: its certificates are not reported.
+    /// Whether this is the host's bundle, whose certificates are not reported.
     are_of_host: bool,
 }
 
@@ -51,24 +51,24 @@ struct AuthorityEntry {
     place: Box<str>,
     line: usize,
     subject: Box<str>,
-    /// The same and its issuer's, encoded, without their tags.
+    /// Subject and issuer, encoded, without their tags.
     subject_der: Box<[u8]>,
     issuer_der: Box<[u8]>,
     validity: Validity,
-    /// Certificates that may stand between it and the peer's own.
+    /// Maximum number of certificates between this one and the peer's own.
     path_length: Option<u32>,
     is_authority: bool,
-    /// It has a critical extension that is not judged here, and is no authority for that (RFC 5280
-    /// section 4.2).
+    /// Whether a critical extension is unsupported, so that the certificate is no authority (RFC
+    /// 5280 section 4.2).
     is_unknown: bool,
     constraints: NameConstraints,
-    /// The extended key usage, if it has any, is for such peers.
+    /// Whether the extended key usage, if any, allows such peers.
     is_for_peer: bool,
 }
 
 impl Authorities {
-    /// Reads those of an operator's files; or of this host's own bundles (`are_of_host`), in which
-    /// there may be some that cannot be used.
+    /// Reads the certificates of an operator's files, or of this host's own bundles
+    /// (`are_of_host`), in which unusable ones are skipped.
     pub(super) fn read(
         sources: &[PemSource],
         are_of_host: bool,
@@ -90,7 +90,7 @@ impl Authorities {
         }
     }
 
-    /// `None` = it cannot be read.
+    /// Adds a certificate; `None` = it cannot be read.
     fn add(
         &mut self,
         (place, line): (&str, usize),
@@ -132,7 +132,7 @@ impl Authorities {
         &self.anchors
     }
 
-    /// The issuers that clients are told of (RFC 8446 section 4.2.4).
+    /// Returns the issuers whose names are sent to clients (RFC 8446 section 4.2.4).
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let trusted = self.entries.iter().filter(|entry| entry.is_for_peer);
         let names = trusted
@@ -142,19 +142,19 @@ impl Authorities {
         encoded.collect()
     }
 
-    /// Whether the peer's own certificate stands here, and if so, whether it is good now; `None` =
-    /// it does not.
+    /// Reports whether the peer's own certificate is valid now, if it is listed here; `None` = it
+    /// is not listed.
     pub(super) fn own(
         &self,
         leaf: &CertificateDer<'_>,
         now: UnixTime,
     ) -> Option<Result<(), Error>> {
         let entry = self.entries.get(*self.by_hash.get(&sha256(leaf))?)?;
-        // Any path that it may have by its extended key usage the library refuses as well.
+        // The library also refuses any other path that its extended key usage forbids.
         entry.is_for_peer.then(|| entry.holds(now))
     }
 
-    /// Whether the authority of a path is good now, and lets it have that length and such names.
+    /// Checks that the authority of a path is valid now, and permits its length and names.
     pub(super) fn permit(
         &self,
         path: &VerifiedPath<'_>,
@@ -164,7 +164,7 @@ impl Authorities {
         let entry = self.entry_of(path.anchor());
         let entry = entry.ok_or(Error::UnknownIssuer)?;
         entry.holds(now)?;
-        // The library leaves the key usage out (RFC 5280 section 6.1.4 (n)).
+        // The library does not check the key usage (RFC 5280 section 6.1.4 (n)).
         let may_sign = |one: &Cert<'_>| {
             let der = one.der();
             let read = X509Certificate::from_der(&der).ok();
@@ -173,7 +173,7 @@ impl Authorities {
         if !path.intermediate_certificates().all(may_sign) {
             return Err(Error::EndEntityUsedAsCa);
         }
-        // Those that a CA has issued to itself do not count (RFC 5280 section 4.2.1.9).
+        // Self-issued certificates of a CA do not count (RFC 5280 section 4.2.1.9).
         let between = path.intermediate_certificates();
         let between = between.filter(|one| one.issuer() != one.subject()).count();
         let is_too_long = |most| between > most as usize;
@@ -182,7 +182,7 @@ impl Authorities {
         }
         match peer {
             PeerRole::Client => entry.permit_common_names(path),
-            // Nobody takes a server's common name for its name (RFC 9525 section 2).
+            // A server's common name is not used as its name (RFC 9525 section 2).
             PeerRole::Server => Ok(()),
         }
     }
@@ -193,8 +193,8 @@ impl Authorities {
         self.entries.get(*self.entry_of_anchor.get(number)?)
     }
 
-    /// The reason why what this issuer (DER, without its tag) has signed is not trusted, though a
-    /// certificate of that name stands here.
+    /// Returns why certificates signed by this issuer (DER, without its tag) are not trusted,
+    /// although a certificate of that name is listed here.
     pub(super) fn distrust_of(&self, issuer: &[u8], now: UnixTime) -> Option<String> {
         let entry = self.entries.iter().find(|one| *one.subject_der == *issuer)?;
         let why = match entry.validity.at(seconds(now)) {
@@ -210,15 +210,15 @@ impl Authorities {
         Some(format!("its issuer, in {}, {why}", entry.shown_place()))
     }
 
-    /// The place of the authority of this name (DER, without its tag) that has name constraints on
-    /// directory names.
+    /// Returns the place of the authority of this name (DER, without its tag) that has name
+    /// constraints on directory names.
     pub(super) fn confined_by_directory(&self, issuer: &[u8]) -> Option<String> {
         let mut entries = self.entries.iter();
         let is_it = |one: &&AuthorityEntry| *one.subject_der == *issuer && one.refuses_all_below();
         entries.find(is_it).map(AuthorityEntry::shown_place)
     }
 
-    /// When they end: their notAfter.
+    /// Returns when the certificates end: their notAfter.
     pub(super) fn ends(&self, now: i64) -> Ends {
         let all = self.reported().map(|entry| Expiry {
             file: entry.place.clone(),
@@ -263,13 +263,13 @@ impl Authorities {
 }
 
 impl AuthorityEntry {
-    /// The library judges no directory names (its `check_presented_id_conforms_to_constraints`), as
-    /// RFC 5280 section 4.2.1.10 allows.
+    /// Reports whether all below is refused: the library supports no directory names (its
+    /// `check_presented_id_conforms_to_constraints`), as RFC 5280 section 4.2.1.10 allows.
     fn refuses_all_below(&self) -> bool {
         self.is_authority && self.constraints.are_on_directory_names
     }
 
-    /// Whether this anchor of a path and the authorities below it may certify the common names.
+    /// Checks that this anchor of a path and the authorities below it permit the common names.
     fn permit_common_names(&self, path: &VerifiedPath<'_>) -> Result<(), Error> {
         let mut below = Vec::new();
         for one in path.intermediate_certificates() {
@@ -304,10 +304,10 @@ impl AuthorityEntry {
     }
 }
 
-/// Whether it may sign certificates, and its path length; `None` = its extensions cannot be read.
+/// Returns whether it may sign certificates, and its path length; `None` = unreadable extensions.
 ///
-/// Before version 3 a certificate could not say so: one that has signed itself may (RFC 5280
-/// section 6.1.4 (k) leaves that to those who put it here).
+/// Before version 3 no certificate stated this: a self-signed one may sign (RFC 5280 section 6.1.4
+/// (k) leaves the decision to the operator).
 fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
     if read.version() != X509Version::V3 {
         return Some((read.subject().as_raw() == read.issuer().as_raw(), None));
@@ -320,8 +320,8 @@ fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
     Some((is_ca && may_sign, path_length))
 }
 
-/// Whether a critical extension is none of those that are judged. Policies (RFC 5280 section
-/// 4.2.1.4) are known and not asked for.
+/// Reports whether a critical extension is unsupported. Policies (RFC 5280 section 4.2.1.4) are
+/// known and not checked.
 fn has_unknown_extension(read: &X509Certificate<'_>) -> bool {
     use x509_parser::oid_registry as oid;
     let known = [
@@ -338,7 +338,7 @@ fn has_unknown_extension(read: &X509Certificate<'_>) -> bool {
     read.extensions().iter().any(|one| one.critical && !known.contains(&one.oid))
 }
 
-/// Whether its extended key usage allows such peers; `None` = it cannot be read.
+/// Reports whether the extended key usage allows such peers; `None` = it cannot be read.
 fn is_for(read: &X509Certificate<'_>, peer: PeerRole) -> Option<bool> {
     let usage = read.extended_key_usage().ok()?.map(|one| one.value);
     Some(usage.is_none_or(|usage| {
@@ -350,21 +350,21 @@ fn is_for(read: &X509Certificate<'_>, peer: PeerRole) -> Option<bool> {
     }))
 }
 
-/// Comparisons of names with constraints for one chain, as many as the library makes: some
+/// Maximum comparisons of names with constraints for one chain, as in the library: some
 /// milliseconds.
 const COMPARISONS_MAX: usize = 250_000;
 
-/// The constraints of one certificate.
+/// Name constraints of one certificate.
 #[derive(Debug, Default)]
 pub(super) struct NameConstraints {
     permitted_hosts: Vec<Box<str>>,
     excluded_hosts: Vec<Box<str>>,
-    /// There are some on directory names, for which the library refuses every certificate below.
+    /// Whether some are on directory names: the library then refuses all certificates below.
     pub(super) are_on_directory_names: bool,
 }
 
 impl NameConstraints {
-    /// Constraints that cannot be read permit no host.
+    /// Reads the constraints. Unreadable ones permit no host.
     pub(super) fn of(certificate: &X509Certificate<'_>) -> Self {
         let Ok(found) = certificate.name_constraints() else {
             return Self::no_host();
@@ -400,7 +400,7 @@ impl NameConstraints {
     }
 }
 
-/// The host names among the bases of subtrees; `None` = a base is no valid name.
+/// Returns the host names among the bases of subtrees; `None` = a base is no valid name.
 fn hosts_of(subtrees: Option<&[GeneralSubtree<'_>]>) -> Option<Vec<Box<str>>> {
     let bases = subtrees.unwrap_or_default().iter().filter_map(|subtree| match subtree.base {
         GeneralName::DNSName(host) => Some(Some(host.into())),
@@ -410,8 +410,8 @@ fn hosts_of(subtrees: Option<&[GeneralSubtree<'_>]>) -> Option<Vec<Box<str>>> {
     bases.collect()
 }
 
-/// Whether a host is that of the base or below it; a base that begins with a dot has those below
-/// alone, an empty one has all.
+/// Reports whether a host is the base's or below it; a base that begins with a dot contains only
+/// those below, an empty one contains all.
 fn is_within(host: &str, base: &str) -> bool {
     let Some((above, end)) =
         host.len().checked_sub(base.len()).and_then(|at| host.split_at_checked(at))
@@ -423,7 +423,7 @@ fn is_within(host: &str, base: &str) -> bool {
     is_at_label && end.eq_ignore_ascii_case(base)
 }
 
-/// A common name as the host that it looks like, without a wildcard before and a dot behind it.
+/// Returns the host that a common name looks like, without a leading wildcard and a final dot.
 fn host_of(common_name: &str) -> Option<&str> {
     let host = common_name.strip_prefix("*.").unwrap_or(common_name);
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -432,7 +432,7 @@ fn host_of(common_name: &str) -> Option<&str> {
     (host.contains('.') && host.split('.').all(is_label)).then_some(host)
 }
 
-/// Whether all of these, the constraints of a path, allow the common names of its leaf.
+/// Checks that all constraints of a path permit the common names of its leaf.
 pub(super) fn hold(
     leaf: &X509Certificate<'_>,
     constraints: &[&NameConstraints],

@@ -1,5 +1,5 @@
-//! The faults of the files that clients and servers are verified by, which are read here,
-//! and with a client's certificate.
+//! Faults of the files by which clients and servers are verified, the reading of these files, and
+//! faults of a client's certificate.
 
 use rustls::{CertificateError, Error, InvalidMessage, OtherError};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -12,79 +12,78 @@ use crate::validity::Span;
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum VerifyFault {
-    /// Certificates are asked for, and no authority is named.
+    /// Certificates are requested, and no authority is named.
     #[error(
         "client certificates are asked for but no authority is named; name the CA bundle that \
          issues them"
     )]
     NoAuthority,
-    /// Servers are to be verified by the host's authorities, and it has none.
+    /// Servers must be verified by the host's authorities, and it has none.
     #[error(
         "this host's bundle of authorities holds none that can be used; name those of the servers \
          in `ca`"
     )]
     NoHostAuthority,
-    /// A file, and what is wrong with it.
+    /// A file, and its fault.
     #[error("{0}: {1}")]
     File(String, FileFault),
 }
 
-/// The fault of a file of authorities or revocation lists. Its contents are counted from
-/// 1.
+/// Fault of a file of authorities or revocation lists. Its contents are counted from 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FileFault {
-    /// It is no valid PEM, in these words with their remedy.
+    /// The file is no valid PEM, in these words with their remedy.
     #[error("{0}")]
     Pem(String),
-    /// It holds no CERTIFICATE block.
+    /// The file holds no CERTIFICATE block.
     #[error("holds no certificate; a CA bundle is made of BEGIN CERTIFICATE blocks")]
     NoCertificate,
-    /// This certificate in it cannot be read.
+    /// This certificate in the file cannot be read.
     #[error("certificate {0} is damaged: it is no valid X.509; remove it")]
     AuthorityMalformed(usize),
-    /// It holds no X509 CRL block.
+    /// The file holds no X509 CRL block.
     #[error(
         "holds no revocation list; it needs a BEGIN X509 CRL block (from DER: \
          `openssl crl -inform der`)"
     )]
     NoList,
-    /// This list in it is no valid CRL of version 2.
+    /// This list in the file is no valid CRL of version 2.
     #[error("revocation list {0} is damaged; get it again from its CA")]
     ListMalformed(usize),
-    /// This list in it is of a form that cannot be used, in these words.
+    /// This list in the file has an unsupported form, in these words.
     #[error("revocation list {0} cannot be used: {1}; ask its CA for a complete list of version 2")]
     ListUnsupported(usize, String),
 }
 
-/// A concern about a revocation list or a certificate in `ca`: its file, its
-/// issuer's distinguished name or its own, and what it is.
+/// A concern about a revocation list or a certificate in `ca`: its file, the distinguished name of
+/// the list's issuer or of the certificate, and the concern.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: the {} of \"{name}\" {concern}", .concern.subject())]
 pub struct VerifyConcern {
-    /// The file, with the line of a certificate.
+    /// File, with the line of a certificate.
     pub place: String,
     pub name: String,
     pub concern: TrustConcern,
 }
 
 impl VerifyConcern {
-    /// The same of a list that servers are held against.
+    /// Returns the text for a list by which servers are verified.
     pub(crate) fn towards_servers(&self) -> String {
         let text = self.to_string();
         text.replace("clients with certificates", "servers with certificates")
     }
 }
 
-/// Reads as the end of a sentence.
+/// A concern about trust. Reads as the end of a sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TrustConcern {
-    /// A list is past its nextUpdate, and clients are refused for it.
+    /// A list is past its nextUpdate, and clients are refused because of it.
     #[error(
         "is past its nextUpdate: clients with certificates of this issuer are refused; fetch a \
          newer list and reload, or write crl-expired = \"accept\""
     )]
     Refuses,
-    /// A list is past its nextUpdate, and counts all the same.
+    /// A list is past its nextUpdate, and is still used.
     #[error(
         "is past its nextUpdate and still counts (crl-expired = \"accept\"), but what was revoked \
          since is accepted; fetch a newer list and reload"
@@ -107,19 +106,19 @@ pub enum TrustConcern {
     /// A certificate in `ca` is not valid yet.
     #[error("is valid only in {0}, and is trusted from then on; look at this host's clock")]
     AuthorityNotYet(Span),
-    /// A certificate in `ca` may not vouch for such peers.
+    /// A certificate in `ca` may not issue for such peers.
     #[error(
         "is not trusted: its extended key usage is for something else; name one for this use, or \
          remove it"
     )]
     AuthorityOtherUse,
-    /// A certificate in `ca` says something that is not understood.
+    /// A certificate in `ca` has an unknown critical extension.
     #[error(
         "is not trusted: it has a critical extension that is not known here (`openssl x509 -text` \
          shows it); name an authority without it"
     )]
     AuthorityUnknown,
-    /// A certificate in `ca` has constraints that cannot be judged.
+    /// A certificate in `ca` has constraints that are not supported.
     #[error(
         "has name constraints on directory names, which are not supported: everyone with a \
          certificate below it is refused; name one with constraints on DNS names, or \
@@ -146,27 +145,27 @@ impl TrustConcern {
 pub(crate) enum ChainRefusal {
     #[error(transparent)]
     Library(#[from] webpki::Error),
-    /// It was not looked at.
+    /// The chain was not verified.
     #[error(transparent)]
     Chain(#[from] ChainFault),
     #[error("its key usage has no digitalSignature, so that its key may sign no handshake")]
     KeyUsage,
 }
 
-/// In the library's error for a chain with a certificate that has no bytes.
+/// The library's error for a chain with a certificate of no bytes.
 pub(super) const EMPTY_CERTIFICATE: InvalidMessage = InvalidMessage::MissingData("Certificate");
 
-/// Whether the library's error is that one.
+/// Reports whether the library's error is [`EMPTY_CERTIFICATE`].
 pub(crate) fn is_empty_certificate(error: &Error) -> bool {
     matches!(error, Error::InvalidMessage(message) if *message == EMPTY_CERTIFICATE)
 }
 
-/// Whether the library's error stands for a chain that was not looked at.
+/// Reports whether the library's error represents a chain that was not verified.
 pub(crate) fn is_chain_fault(error: &CertificateError) -> bool {
     matches!(error, CertificateError::Other(OtherError(why)) if why.is::<ChainFault>())
 }
 
-/// Whether a CertificateVerify is at fault, with a certificate that was found good: then words.
+/// Describes a faulty CertificateVerify with a good certificate; `None` = no such fault.
 pub(crate) fn signature_fault(error: &Error) -> Option<&'static str> {
     let Error::InvalidCertificate(error) = error else {
         return None;
@@ -181,7 +180,7 @@ pub(crate) fn signature_fault(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// X.509 of version 1 or 2.
+/// Reports whether a certificate is X.509 of version 1 or 2.
 fn is_of_old_version(error: &CertificateError) -> bool {
     let CertificateError::Other(OtherError(why)) = error else {
         return false;
@@ -189,7 +188,7 @@ fn is_of_old_version(error: &CertificateError) -> bool {
     why.downcast_ref() == Some(&webpki::Error::UnsupportedCertVersion)
 }
 
-/// The reason why a client's certificate was refused, by the library's error; `None` = it was not.
+/// Returns why a client's certificate was refused, by the library's error; `None` = it was not.
 pub(crate) fn refusal_of(error: &Error) -> Option<Reason> {
     Some(match error {
         Error::InvalidCertificate(CertificateError::Revoked) => Reason::ClientCertificateRevoked,
@@ -211,7 +210,7 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Reason> {
     })
 }
 
-/// All certificates of a file, each with the line where it begins; there is one at least.
+/// Returns all certificates of a file (at least one), each with its line.
 pub(super) fn read_certificates(
     source: &PemSource,
 ) -> Result<Vec<(usize, CertificateDer<'static>)>, VerifyFault> {
@@ -220,7 +219,7 @@ pub(super) fn read_certificates(
     Ok(read.into_iter().map(certificate).collect())
 }
 
-/// All revocation lists of a file; there is one at least.
+/// Returns all revocation lists of a file (at least one).
 pub(super) fn read_revocation_lists(
     source: &PemSource,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, VerifyFault> {
@@ -239,7 +238,7 @@ fn read_blocks(
         let place = format!("{}{}", source.place, line.unwrap_or_default());
         VerifyFault::File(place, FileFault::Pem(fault.sentence(&source.place)))
     })?;
-    // OpenSSL writes behind such a certificate what it is trusted for, and what not.
+    // OpenSSL appends the trusted and rejected uses to such a certificate.
     if let Some(block) = blocks.iter().find(|one| one.label == "TRUSTED CERTIFICATE") {
         let text = "has a TRUSTED CERTIFICATE, whose trusted and rejected uses are not read; name a \
                     file of plain certificates (`openssl x509 -in FILE -out FILE.pem` writes one)";
@@ -253,7 +252,7 @@ fn read_blocks(
     Ok(blocks)
 }
 
-/// With the line of the block at fault, if it is one.
+/// Creates the fault with the line of the block at fault, if it is a single one.
 pub(super) fn fault_in(source: &PemSource, fault: FileFault) -> VerifyFault {
     let place = &source.place;
     let line = match fault {

@@ -1,9 +1,9 @@
-//! Revocation lists (CRL, RFC 5280 section 5), loaded once and judged when they are used; and their
-//! signatures, each verified once for each key.
+//! Holds revocation lists (CRL, RFC 5280 section 5), loaded once and judged at each use, and
+//! verifies their signatures once for each key.
 //!
 //! The library verifies a list's signature whenever it asks the list about a certificate, which for
 //! 100,000 entries takes longer than all else of a handshake. A list does not change while its
-//! service lives, and neither does what its signature says.
+//! service lives, and neither does the validity of its signature.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,7 +19,7 @@ use crate::identity::sha256;
 use crate::options::{ExpiredLists, PemSource};
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
-/// The lists of a service: of each issuer and distribution point the newest.
+/// Lists of a service: the newest of each issuer and distribution point.
 #[derive(Debug)]
 pub(crate) struct RevocationLists {
     lists: Vec<RevocationList>,
@@ -29,9 +29,9 @@ pub(crate) struct RevocationLists {
 #[derive(Debug)]
 pub(super) struct RevocationList {
     list: CertRevocationList<'static>,
-    /// Until its signatures are remembered by it.
+    /// Signed part, until [`ListSignatures`] takes it.
     signed: Option<SignedPart>,
-    /// From thisUpdate until the last second before nextUpdate.
+    /// Time from thisUpdate to the last second before nextUpdate.
     validity: Validity,
     issuer: Box<str>,
     place: Box<str>,
@@ -39,7 +39,7 @@ pub(super) struct RevocationList {
 
 impl RevocationLists {
     pub(super) fn new(mut lists: Vec<RevocationList>, expired: ExpiredLists) -> Self {
-        // The library asks the first that fits, which must not be one that a newer has replaced.
+        // The library asks the first list that fits, which must not be a replaced one.
         lists.sort_by_key(|list| std::cmp::Reverse(list.validity.from));
         let mut newest: Vec<RevocationList> = Vec::with_capacity(lists.len());
         for list in lists {
@@ -54,7 +54,7 @@ impl RevocationLists {
         self.lists.is_empty()
     }
 
-    /// The signed part of each.
+    /// Takes the signed part of each list.
     pub(super) fn signed(&mut self) -> impl Iterator<Item = SignedPart> {
         self.lists.iter_mut().filter_map(|one| one.signed.take())
     }
@@ -63,12 +63,12 @@ impl RevocationLists {
         self.lists.iter().map(|one| &one.list).collect()
     }
 
-    /// Whether a list says of every certificate of this issuer (DER) whether it is revoked.
+    /// Reports whether a list covers every certificate of this issuer (DER).
     pub(super) fn covers_all_of(&self, issuer: &[u8]) -> bool {
         self.of(issuer).any(|list| list.list.issuing_distribution_point().is_none())
     }
 
-    /// The file of the list on which this certificate stands.
+    /// Returns the file of the list that contains this certificate.
     pub(super) fn place_of(&self, certificate: &Cert<'_>) -> Option<&str> {
         let is_on = |list: &&RevocationList| {
             let found = list.list.find_serial(certificate.serial());
@@ -78,14 +78,14 @@ impl RevocationLists {
         Some(&list.place)
     }
 
-    /// The file of a list of this issuer (DER) that is past its nextUpdate.
+    /// Returns the file of a list of this issuer (DER) that is past its nextUpdate.
     pub(super) fn expired_of(&self, issuer: &[u8], now: UnixTime) -> Option<&str> {
         let is_over = |list: &&RevocationList| list.validity.until < seconds(now);
         let list = self.of(issuer).find(is_over)?;
         Some(&list.place)
     }
 
-    /// When they end: their nextUpdates.
+    /// Returns when the lists end: their nextUpdates.
     pub(crate) fn ends(&self, now: i64) -> Ends {
         let all = self.lists.iter().map(|list| Expiry {
             file: list.place.clone(),
@@ -138,7 +138,7 @@ impl RevocationList {
         if read.version().is_none() {
             return Err(unsupported("it is an X.509 CRL of version 1".to_owned()));
         }
-        // RFC 5280 section 5.1.2.5 asks every issuer for it.
+        // RFC 5280 section 5.1.2.5 requires it of every issuer.
         let next_update =
             read.next_update().ok_or_else(|| unsupported("it has no nextUpdate".to_owned()))?;
         let list = OwnedCertRevocationList::from_der(der)
@@ -163,11 +163,11 @@ impl RevocationList {
     }
 }
 
-/// Keys for which a list's signature is remembered: those of its issuer, old and new. Signatures by
-/// more of them are verified each time.
+/// Number of keys for which a list's signature is remembered: those of its issuer, old and new.
+/// Signatures by further keys are verified each time.
 const KEYS_MAX: usize = 4;
 
-/// The signed part of a list.
+/// Signed part of a list.
 #[derive(Debug)]
 pub(super) struct SignedPart {
     bytes: usize,
@@ -180,12 +180,12 @@ impl SignedPart {
     }
 }
 
-/// The library's algorithms, which remember the lists whose signatures were good.
+/// The library's algorithms, extended to remember the lists whose signatures were good.
 #[derive(Debug)]
 pub(super) struct ListSignatures(Vec<RememberingAlgorithm>);
 
 impl ListSignatures {
-    /// The signed bytes of the lists stay where they are as long as what is made here is used.
+    /// Creates the algorithms. The signed bytes of the lists must not move while they are used.
     pub(super) fn new(
         algorithms: &[&'static dyn SignatureVerificationAlgorithm],
         lists: impl Iterator<Item = SignedPart>,
@@ -212,8 +212,8 @@ struct RememberedList {
 /// A signature that was verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct GoodSignature {
-    /// The place of the signed bytes. They are a list's, by their hash, and no other bytes can be
-    /// there as long as the list is: so they need not be read again.
+    /// Address of the signed bytes. By their hash they are a list's, and no other bytes can be
+    /// there as long as the list exists: so they need not be read again.
     at: usize,
     algorithm: AlgorithmIdentifier,
     key: Box<[u8]>,
@@ -226,7 +226,7 @@ impl RememberedList {
         known.contains(good)
     }
 
-    /// Remembers it if `message` is this list.
+    /// Remembers the signature if `message` is this list.
     fn learn(&self, message: &[u8], good: &GoodSignature) {
         if sha256(message) == self.signed.hash {
             let mut known = self.good.write().unwrap_or_else(PoisonError::into_inner);
@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes the signature "good" by any key, and counts how often it is asked.
+    /// Accepts the signature "good" by any key, and counts its calls.
     #[derive(Debug)]
     struct Counting(AtomicUsize);
 
@@ -322,7 +322,7 @@ mod tests {
         let (moved, other) = (list.clone(), b"a file".to_vec());
         for (key, message, signature, is_good, asked) in [
             ("k", &list, "good", true, [1, 0]),
-            // It is remembered for this key, this signature, these bytes and this place.
+            // A result is valid for this key, this signature, these bytes and this place only.
             ("l", &list, "good", true, [1, 0]),
             ("k", &list, "else", false, [1, 1]),
             ("k", &moved, "good", true, [1, 0]),

@@ -1,4 +1,4 @@
-//! Certificates of servers that we connect to: verified, pinned, or neither.
+//! Verifies certificates of servers that we connect to: by authorities, by pins, or not at all.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::context;
 use crate::identity::sha256;
 use crate::options::{ExpiredLists, PemSource, ServerVerification};
 
-/// Names of a certificate that a log line shows: the server writes them.
+/// Maximum number of names of a certificate in a log line: the server writes them.
 const NAMES_SHOWN_MAX: usize = 5;
 
-/// A verifier for handshakes that others drive, by authorities among which there may be some that
-/// cannot be used. Its judgement is that of `ca` everywhere.
+/// Returns a verifier for handshakes that other code drives; unusable authorities are skipped. It
+/// judges like `ca` everywhere.
 ///
 /// # Errors
-/// There is no authority that can be used, or a file is no PEM.
+/// Fails if there is no usable authority, or a file is no PEM.
 pub fn server_verifier(
     authorities: &[PemSource],
 ) -> Result<Arc<dyn ServerCertVerifier>, VerifyFault> {
@@ -36,7 +36,7 @@ pub fn server_verifier(
     Ok(Arc::new(ServerVerifier::new(Some(&verification), &[])?))
 }
 
-/// Judges servers as one service wants it.
+/// Verifies servers by the options of one service.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
     chains: Option<Arc<ChainVerifier>>,
@@ -55,7 +55,7 @@ impl ServerVerifier {
         Ok(Self { chains: chains.transpose()?, pins: pins.to_vec(), algorithms })
     }
 
-    /// The verifier that chains are held against, if they are.
+    /// Returns the verifier of chains, if chains are verified.
     pub(crate) fn chains(&self) -> Option<&ChainVerifier> {
         self.chains.as_deref()
     }
@@ -95,7 +95,7 @@ impl ServerVerifier {
         Err((CertificateError::ApplicationVerificationFailure.into(), detail))
     }
 
-    /// Whether no server has to prove who it is.
+    /// Reports whether servers need not prove their identity.
     fn accepts_all(&self) -> bool {
         self.chains.is_none() && self.pins.is_empty()
     }
@@ -106,7 +106,7 @@ fn chains_of(options: &ServerVerification) -> Result<Arc<ChainVerifier>, VerifyF
     ChainVerifier::shared(authorities, &options.crls, options.expired_lists, PeerRole::Server)
 }
 
-/// The wanted name, and those that the certificate has instead.
+/// Returns the wanted name, and the certificate's names.
 fn name_detail(error: &webpki::Error, name: &ServerName<'_>) -> String {
     let wanted = name.to_str();
     let webpki::Error::CertNotValidForName(context) = error else {

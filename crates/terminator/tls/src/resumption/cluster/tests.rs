@@ -110,7 +110,7 @@ fn cipher(own: u64, roots: &[u8]) -> NoticeCipher {
     cipher
 }
 
-/// An instant by the host's clock.
+/// Returns the present instant with this time of the host's clock.
 fn at(now_ms: u64) -> (Instant, u64) {
     (Instant::now(), now_ms)
 }
@@ -140,7 +140,7 @@ fn who_has_the_secret_reads_what_another_host_says_once() {
     let (host, notice) = theirs.open(&text, at(NOW + 5), WINDOW).unwrap();
     assert_eq!((host, &notice[..]), (1, &b"news"[..]));
     assert_eq!(theirs.open(&text, at(NOW + 6), WINDOW), Err(NoticeFault::Repeated));
-    // It is not forgotten while it is new.
+    // A notice is remembered while it is new.
     for now in [NOW + WINDOW, NOW + WINDOW + 1] {
         let seen = theirs.open(&text, at(now), WINDOW).unwrap_err();
         let other = if now == NOW + WINDOW { NoticeFault::Repeated } else { NoticeFault::Old };

@@ -1,4 +1,4 @@
-//! Files of keys, and the ring that is made of them.
+//! Files of keys, and the ring made from them.
 
 use super::*;
 use crate::secrets::hkdf;
@@ -74,7 +74,7 @@ fn worker_processes_get_what_their_tasks_need_and_no_more() {
         out
     };
     for task in WorkerTask::ALL {
-        // As hosts that keep the secret itself have it.
+        // Hosts that keep the secret itself derive the same root.
         let root = expanded(&hkdf::extract(task.salt(), &secret));
         assert_eq!(root, expanded(&whole.root(task)), "{task:?}");
         assert_eq!(root, expanded(&part.root(task)), "{task:?}");

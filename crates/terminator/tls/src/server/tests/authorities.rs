@@ -18,7 +18,7 @@ fn trusting(authorities: &[&Authority]) -> ServerOptions {
     options
 }
 
-/// The refusal of a client, the same in both versions; `None` = it is let in.
+/// Returns the refusal of a client, the same in both versions; `None` = it is accepted.
 fn outcome(server: &Server, leaf: &Leaf) -> Option<(CertificateError, String)> {
     let both = rustls::ALL_VERSIONS.iter().map(|version| {
         let mut client = showing(leaf.clone());
@@ -194,7 +194,7 @@ fn a_clients_own_certificate_has_to_be_for_signatures() {
     }
 }
 
-/// OpenSSL holds common names against constraints as well.
+/// OpenSSL also checks common names against constraints.
 #[test]
 fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
     let within = |confined: &Authority, names: &[&str], common_name: &str| {
@@ -229,7 +229,7 @@ fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
     }
 }
 
-/// The library leaves out the extensions of a trust anchor (RFC 5280 section 4.2).
+/// The library ignores the extensions of a trust anchor (RFC 5280 section 4.2).
 #[test]
 fn an_authority_with_an_unknown_critical_extension_is_none() {
     let root = Authority::root_with("root", &[], &[Trait::CriticalExtension]);
@@ -239,7 +239,7 @@ fn an_authority_with_an_unknown_critical_extension_is_none() {
     assert!(warnings.iter().any(|one| one.to_string().contains("critical extension")));
 }
 
-/// The library does not judge them.
+/// The library does not support them.
 #[test]
 fn constraints_on_directory_names_are_named_as_the_cause() {
     let confined = [Trait::PermittedOrganization("Batch")];
@@ -283,7 +283,7 @@ fn chains_that_would_cost_seconds_are_not_looked_at() {
         let reason = verify::refusal_of(&error.into());
         assert_eq!(reason, Some(telemetry::outcome::Reason::ClientChainLimit));
     }
-    // What leads nowhere costs nothing, and is sent by some.
+    // Unrelated certificates cost nothing, and some clients send them.
     let alice = root().client("alice").above(&flat);
     assert_eq!(outcome(&server, &alice), None);
     let between = root().intermediate("between");

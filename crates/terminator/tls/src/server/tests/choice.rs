@@ -9,7 +9,7 @@ use telemetry::outcome::Reason;
 const RSA_SCHEMES: [SignatureScheme; 2] =
     [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
 
-/// ECDSA and RSA for `a.example`, ECDSA for all below it, RSA alone for `r.example`.
+/// Serves ECDSA and RSA for `a.example`, ECDSA for all below it, RSA alone for `r.example`.
 fn dual() -> ServerOptions {
     options(vec![
         certificate(&["a.example"], Key::EcdsaP256),
@@ -77,7 +77,7 @@ fn schemes_suites_and_curves_choose_the_kind_of_key() {
         (&dual, tls13().schemes(&[SignatureScheme::RSA_PSS_SHA256, ECDSA]), KeyKind::EcdsaP256),
         (&dual, by_suite(Suite::EcdheRsaAes128GcmSha256), KeyKind::Rsa),
         (&dual, by_suite(Suite::EcdheEcdsaAes128GcmSha256), KeyKind::EcdsaP256),
-        // Without P-256.
+        // The client lacks P-256.
         (&dual, tls12().groups(&[Group::X25519]), KeyKind::Rsa),
         (&with_ed25519, tls13(), KeyKind::Ed25519),
         (&with_ed25519, tls12(), KeyKind::Ed25519),
@@ -177,7 +177,7 @@ fn our_order_of_groups_counts_among_those_at_hand() {
         (client("a.example"), NamedGroup::X25519MLKEM768, full),
         // One share each: the first of the client's list.
         (with(&[Group::X25519, Group::Secp256r1]), NamedGroup::X25519, full),
-        // No share of ours: our first choice is asked for.
+        // No share for our groups: we request our first choice.
         (
             with(&[Group::Secp384r1, Group::X25519, Group::Secp256r1]),
             NamedGroup::secp256r1,
@@ -205,7 +205,7 @@ fn a_key_share_at_hand_is_used_though_another_group_is_listed_first() {
     let sharing_x25519 = client("a.example").groups(&[Group::X25519, Group::X25519MlKem768]);
     let (config, _) = sharing_x25519.config();
     let mut hello = written(&mut client_connection(&config, "a.example"));
-    // The extension supported_groups, its two groups put in the other order.
+    // The extension supported_groups, and the same with its two groups swapped.
     let before = [0x00, 0x0a, 0x00, 0x06, 0x00, 0x04, 0x00, 0x1d, 0x11, 0xec];
     let after = [0x00, 0x0a, 0x00, 0x06, 0x00, 0x04, 0x11, 0xec, 0x00, 0x1d];
     let at = hello.windows(before.len()).position(|window| window == before);
@@ -216,7 +216,7 @@ fn a_key_share_at_hand_is_used_though_another_group_is_listed_first() {
     let selected = server.select(&read_hello(&hello)).expect("a configuration");
     assert_ne!(first_answer(selected, &hello)[11..15], RETRY_RANDOM);
 
-    // What the library does if left alone.
+    // The library's behaviour without our configuration.
     let mut plain = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
@@ -284,7 +284,7 @@ fn warnings_name_service_and_place() {
 /// Seconds of Unix time in 2026.
 const NOW: u64 = 1_782_000_000;
 
-/// The same name twice: until `NOW + 100`, and from `NOW - 100` on.
+/// Serves two certificates of one name: until `NOW + 100`, and from `NOW - 100` on.
 fn renewed() -> ServerOptions {
     let (old, new) = (
         root().leaf(&["a.example"]).valid(NOW - 1000, NOW + 100),

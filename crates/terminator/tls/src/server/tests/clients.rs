@@ -7,13 +7,13 @@ use crate::identity::AllowedIdentity;
 use crate::options::ExpiredLists;
 use crate::verify::{FileFault, TrustConcern, VerifyFault};
 
-/// The library's fault with the client's certificate, the same in both versions of TLS.
+/// Returns the library's fault with the client's certificate, the same in both versions of TLS.
 fn refused(options: &ServerOptions, client: Client) -> CertificateError {
     let server = build(options);
     let newer = client.connect(&server);
     let older = client.tls12().connect(&server);
     let [newer, older] = [newer, older].map(|result| certificate_error(result.err()));
-    // What they say of the time may differ.
+    // Their times may differ.
     assert_eq!(std::mem::discriminant(&newer), std::mem::discriminant(&older));
     newer
 }
@@ -124,7 +124,7 @@ impl Chain {
     }
 }
 
-/// The words by which the last handshake refused its client's certificate.
+/// Returns the words by which the last handshake refused its client's certificate.
 pub(super) fn refusal() -> Option<String> {
     context::with(|context| context.refusal.take())
 }
@@ -136,7 +136,7 @@ fn a_client_below_a_revoked_intermediate_is_refused() {
     let of_between = chain.between.revocation_list(&[]);
     let lists = [of_between.clone(), of_root(&[])];
     assert!(accepted(&chain.options(&lists), &chain.client()));
-    // The root's list alone says nothing of the client's own certificate.
+    // The root's list alone does not cover the client's own certificate.
     let error = refused(&chain.options(&[of_root(&[])]), chain.client());
     assert_eq!(error, CertificateError::UnknownRevocationStatus);
     // The intermediate's list alone is enough: the root has none.
@@ -191,7 +191,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
         assert_eq!(connect().expect("served").kind, HandshakeKind::Full);
         hands.move_to(NOW + DAY - 1);
         assert_eq!(connect().expect("served").kind, HandshakeKind::Resumed);
-        // The session that it would resume is refused as well, and then the certificate.
+        // The session offered for resumption is refused as well, and then the certificate.
         hands.move_to(NOW + DAY);
         let error = certificate_error(connect().err());
         let is_over = matches!(error, CertificateError::ExpiredRevocationListContext { .. });
@@ -229,7 +229,7 @@ fn of_one_issuers_lists_the_newest_counts() {
 #[test]
 fn bad_bundles_and_lists_are_named() {
     const BAD_DER: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
-    /// As `openssl ca -gencrl` makes it without `crl_extensions`.
+    /// A list made by `openssl ca -gencrl` without `crl_extensions`.
     const OLD_LIST: &str = "-----BEGIN X509 CRL-----\n\
         MIGaMEEwCgYIKoZIzj0EAwIwEzERMA8GA1UEAwwIT2xkIHJvb3QXDTI2MTEyNTE5\n\
         NTUxNVoYDzIxMDkwMTE0MTk1NTE1WjAKBggqhkjOPQQDAgNJADBGAiEA5hqTRgGH\n\

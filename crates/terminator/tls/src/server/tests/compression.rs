@@ -4,8 +4,8 @@ use rustls::compress::{BROTLI_DECOMPRESSOR, CertDecompressor, ZLIB_DECOMPRESSOR}
 
 use super::*;
 
-/// The bytes that a server sends in a handshake by a client that takes these forms, and whether an
-/// OCSP response came whole.
+/// Returns the bytes that a server sends in a handshake to a client that accepts these forms, and
+/// the OCSP response received.
 fn sent(server: &Server, takes: &[&'static dyn CertDecompressor]) -> (usize, Vec<u8>) {
     let (config, witness) = client("a.example").config();
     let mut config = ClientConfig::clone(&config);

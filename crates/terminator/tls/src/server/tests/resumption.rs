@@ -20,8 +20,8 @@ fn kind(server: &Server, config: &Arc<ClientConfig>) -> HandshakeKind {
     connect(server, config, "a.example").expect("a handshake").kind
 }
 
-/// The ways to resume, and a client of `a.example` for each: by ticket of TLS 1.3, by ticket of
-/// TLS 1.2, by session id.
+/// Returns a client of `a.example` for each way to resume: by ticket of TLS 1.3, by ticket of TLS
+/// 1.2, by session id.
 fn ways() -> [(Client, Tls12Resumption); 3] {
     let (tickets, ids) = (Tls12Resumption::SessionIdOrTickets, Tls12Resumption::SessionIdOnly);
     [
@@ -77,7 +77,7 @@ fn sessions_resume_between_hosts_with_and_without_instructions_for_aes() {
             let full = connect(&made, &config, "a.example").expect("a handshake");
             let name = format!("{:?}", full.suite);
             assert_eq!((full.kind, name.contains("CHACHA20")), (HandshakeKind::Full, !has_aes));
-            // By ticket, another process; by id, one that shares the cache with its peers.
+            // Tickets go to another process, ids to one that shares the cache with its peers.
             let elsewhere = match by {
                 Tls12Resumption::SessionIdOnly => Arc::clone(&resumption),
                 _ => new_resumption(),
@@ -103,8 +103,8 @@ fn nothing_resumes_where_it_is_off() {
     }
 }
 
-/// The second connections of a client with a certificate, one by each way, if the server
-/// was `before` at the first one and is `after` at the second.
+/// Makes the second connections of a client with a certificate, one by each way, if the server was
+/// `before` at the first one and is `after` at the second.
 fn kinds_after(
     identity: &Leaf,
     before: &ServerOptions,
@@ -121,7 +121,7 @@ fn kinds_after(
     ways().into_iter().map(second).collect()
 }
 
-/// RFC 5246 section 7.4.1.4.1: they count only where something is signed.
+/// RFC 5246 section 7.4.1.4.1: the schemes count only if a signature is made.
 #[test]
 fn a_session_of_tls_1_2_resumes_whatever_signatures_its_client_verifies() {
     for scheme in [
@@ -136,7 +136,7 @@ fn a_session_of_tls_1_2_resumes_whatever_signatures_its_client_verifies() {
             assert_eq!(kind(&server, &config), HandshakeKind::Full);
             *witness.schemes.lock().unwrap() = vec![scheme];
             assert_eq!(kind(&server, &config), HandshakeKind::Resumed);
-            // The session is not this service's.
+            // The session belongs to another service.
             let other = build_as("other", &simple(), &resumption);
             let failure = connect(&other, &config, "a.example").unwrap_err();
             let nothing = rustls::PeerIncompatible::NoSignatureSchemesInCommon;
@@ -300,7 +300,7 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
             let before = build_as("web", &old, &resumption);
             assert_eq!(kind(&before, &config), HandshakeKind::Full);
             assert_eq!(kind(&before, &config), HandshakeKind::Resumed);
-            // What a renewed session was resumed under is not what it began with.
+            // A renewed session keeps its original provenance, not that of the resumption.
             let after = build_as("web", after, &resumption);
             assert_eq!(kind(&after, &config), expected);
             assert_eq!(kind(&after, &config), HandshakeKind::Resumed);
@@ -331,7 +331,7 @@ mod early {
     use crate::handshake::{Handshake, HandshakeFault, HandshakeStep};
     use crate::secrets::first_record;
 
-    /// Remembers the secret of early data.
+    /// Key log that records the secret of early data.
     #[derive(Debug, Default)]
     struct Keys(Mutex<Vec<u8>>);
 
@@ -343,13 +343,13 @@ mod early {
         }
     }
 
-    /// A server that has read a hello with early data, and the secret that goes with it.
+    /// Returns a server that has read a hello with early data, and the secret of that data.
     fn begun() -> (Handshake, Vec<u8>) {
         let (handshake, keys, _) = begun_by(Group::ALL);
         (handshake, keys)
     }
 
-    /// The same where these groups are spoken since, with the client that has read the answer.
+    /// Like [`begun`], with other groups on the server since, and the client with its answer.
     fn begun_by(groups: &[Group]) -> (Handshake, Vec<u8>, ClientConnection) {
         let (resumption, mut options) = (new_resumption(), cached(1000));
         let before = build_as("web", &options, &resumption);
@@ -417,7 +417,7 @@ mod early {
         let mut early = Vec::new();
         handshake.take_early_data(&mut early);
         assert!(early.is_empty());
-        // What follows is under other keys.
+        // Later records are under other keys.
         let again = first_record(SUITE, &secret, &[APPLICATION_DATA]);
         let fault = feed(&mut handshake, again).expect_err("it does not open");
         assert_eq!(fault.reason, Reason::RecordInvalid);

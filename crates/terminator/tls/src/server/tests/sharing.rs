@@ -1,14 +1,14 @@
-//! Services of the same files, and the things that they have in common.
+//! Services with the same files, and the objects that they share.
 
 use super::*;
 use crate::options::ExpiredLists;
 
-/// The first certificate of a service.
+/// Returns the first certificate of a service.
 fn certificate_of(server: &Server) -> Arc<Certificate> {
     Arc::clone(&server.certificates()[0])
 }
 
-/// Whether clients of both are held against the same verifier.
+/// Reports whether both services verify clients with the same verifier.
 fn verify_alike(one: &Server, other: &Server) -> bool {
     let chains = |server: &Server| std::ptr::from_ref(server.verifier.as_ref().unwrap().chains());
     chains(one) == chains(other)
@@ -16,7 +16,7 @@ fn verify_alike(one: &Server, other: &Server) -> bool {
 
 #[test]
 fn it_is_made_once_and_goes_with_the_last_of_them() {
-    // Places that no other test has: all share one process.
+    // Places that no other test uses, because all tests share one process.
     let mut options = verifying(ClientMode::Required);
     options.certificates[0].place = "shared.pem".to_owned();
     options.client.authorities[0].place = "shared-ca.pem".to_owned();
@@ -44,7 +44,7 @@ fn what_differs_in_one_thing_is_made_apart() {
         [!is_same, !verify_alike(&first, &other)]
     };
     assert_eq!(differs(|_| {}), [false, false]);
-    // Said in messages.
+    // Messages name the place.
     assert_eq!(differs(|it| it.certificates[0].place.push('x')), [true, false]);
     // A byte behind the last block.
     assert_eq!(differs(|it| it.certificates[0].chain_pem.push(b'\n')), [true, false]);

@@ -1,5 +1,5 @@
-//! An established connection and the client on its other end: for the tests beside it and for the
-//! fuzz target of records.
+//! An established connection and the client on its other end, for the traffic tests and the fuzz
+//! target of records.
 
 use std::sync::Arc;
 
@@ -59,16 +59,16 @@ pub(super) enum Heard {
     Data(Vec<u8>),
     Control,
     CloseNotify,
-    /// A fatal alert or a fault: nothing more is read.
+    /// A fatal alert or a fault: no more records are read.
     End,
 }
 
-/// An established connection with the client that is on its other end.
+/// An established connection with its client.
 pub(super) struct Connection {
     pub(super) client: RawClient,
     pub(super) traffic: Box<Traffic>,
     pub(super) heard: Vec<Heard>,
-    /// Records that the layer sent of its own accord: types and contents of records.
+    /// Records that the layer sent on its own: types and contents.
     pub(super) said: Vec<(u8, Vec<u8>)>,
     pub(super) hello: Vec<u8>,
 }
@@ -111,8 +111,7 @@ impl Connection {
         matches!(self.heard.last(), Some(Heard::End | Heard::CloseNotify))
     }
 
-    /// The layer hears bytes as a connection's machine shows them: whole records only. The rest is
-    /// returned.
+    /// Passes bytes to the layer as a connection does: whole records only. Returns the rest.
     pub(super) fn hear<'w>(&mut self, mut wire: &'w [u8]) -> &'w [u8] {
         while !self.is_ended() {
             let heard = match self.traffic.record_bytes(wire) {
@@ -159,7 +158,7 @@ impl Connection {
         self.client.change_sealing_key();
     }
 
-    /// One record of data from the server, which the client opens.
+    /// Sends one record of data from the server, which the client opens.
     pub(super) fn reply(&mut self, plain: &[u8]) {
         let RecordLayout { head, tail } = self.traffic.layout();
         let mut record = [&vec![0; head][..], plain, &vec![0; tail]].concat();
