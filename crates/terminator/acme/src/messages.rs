@@ -31,6 +31,8 @@ pub struct WantedCertificate {
     pub certificates: Vec<ServedCertificate>,
     /// As the last [`AcmeAnswer::State`] had it.
     pub state: Option<String>,
+    /// The order that is under way, as the last [`AcmeAnswer::Open`] had it.
+    pub open: Option<Hidden>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -83,7 +85,7 @@ pub enum AcmeOrder {
     /// they are replaced already.
     Revoke { name: String, chains: Vec<String>, is_replaced: bool },
     /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or
-    /// the [`AcmeAnswer::State`] is on the disk.
+    /// the [`AcmeAnswer::State`] or `Open` is on the disk.
     Done { id: u64 },
     /// It cannot be: why not.
     Failed { id: u64, why: String },
@@ -114,6 +116,13 @@ pub enum AcmeAnswer {
         chain_pem: String,
         key_pem: Hidden,
     },
+    /// An order that has been placed, with the key that it is for, to be stored and answered in the
+    /// same way; `None` = it is over.
+    Open {
+        name: String,
+        order: Option<Hidden>,
+        asks: Option<u64>,
+    },
     /// To be stored; with `asks` answered by [`AcmeOrder::Done`] or `Failed`.
     State {
         name: String,
@@ -143,6 +152,8 @@ pub struct EntryStatus {
     pub name: String,
     /// A few words: [`WAITING`], or what is under way, such as `ordering`.
     pub stage: String,
+    /// The event that it waits for, and since when, as an end of a sentence; `None` = none.
+    pub waits_for: Option<String>,
     /// When something is done next, in seconds since the epoch; `None` while something is.
     pub next: Option<u64>,
     /// The reason why the last attempt failed; `None` = it has not.

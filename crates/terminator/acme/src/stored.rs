@@ -1,4 +1,5 @@
-//! An account as it is stored: whether it can be read, and is the directory's.
+//! An account as it is stored: whether it can be read, and is the directory's; and an order that is
+//! under way, which another process goes on with (RFC 8555 section 7.1.6).
 
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,27 @@ impl StoredAccount {
     /// The account at that directory, if it is one.
     pub(crate) fn of(directory: &str, text: &str) -> Option<Self> {
         Self::read(directory, text).ok()
+    }
+}
+
+/// An order that has been placed.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct OpenOrder {
+    pub(crate) url: String,
+    /// The kind of its key, and the key.
+    pub(crate) kind: String,
+    pub(crate) key_pem: String,
+    /// How often another process has gone on with it.
+    pub(crate) taken_up: u32,
+}
+
+impl OpenOrder {
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("it has names as keys")
     }
 }
 

@@ -73,6 +73,11 @@ impl Supervisor<'_> {
                 self.acme.states.insert(name.clone(), state.clone());
                 self.acme.keep(acme_folder::state_file(&name), state, None, asks);
             }
+            AcmeAnswer::Open { name, order, asks } if is_named(&name) => {
+                let text = order.map_or_else(String::new, |order| order.0);
+                self.acme.open.insert(name.clone(), text.clone());
+                self.acme.keep(acme_folder::order_file(&name), text, None, asks);
+            }
             AcmeAnswer::Issued { name, key, chain_pem, key_pem } if is_named(&name) => {
                 self.issued(name, &key, &chain_pem, &key_pem);
             }
@@ -135,6 +140,7 @@ impl Supervisor<'_> {
             _ => {}
         }
         status.stage = bounded(&news.stage);
+        status.waits_for = news.waits_for.as_deref().map(bounded);
         (status.next_seconds, status.last_failure) = (news.next, failure);
         status.failures = failures;
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));

@@ -201,11 +201,14 @@ impl Supervisor<'_> {
             None if presents => self.acme.send(AcmeOrder::Done { id }),
             None => {
                 let is_it = |one: &Hook| {
-                    running.as_ref().is_some_and(|RunningHook { hook, .. }| {
-                        (&one.record, &one.value) == (&hook.record, &hook.value)
-                    })
+                    let running = running.as_ref();
+                    running.is_some_and(|RunningHook { hook, .. }| one.is_for_record_of(hook))
                 };
-                self.acme.challenges.recorded.retain(|one| !is_it(one));
+                // Another stays that is to put it there again.
+                let recorded = &mut self.acme.challenges.recorded;
+                if let Some(place) = recorded.iter().position(is_it) {
+                    recorded.remove(place);
+                }
                 self.keep_records();
             }
         }
