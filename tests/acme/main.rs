@@ -199,8 +199,7 @@ fn an_order_goes_on_over_an_upgrade_and_says_what_it_waits_for() {
         command.args(["certificate", "list", "--status-socket"]);
         run(command.arg(lariat.status_socket())).success()
     };
-    let words =
-        "ordering: waits for the program that puts the record of localhost into DNS, since ";
+    let words = "ordering: waits for the program that puts its records into the DNS, since ";
     until_true("the program", || listed().contains(words));
     lariat.ask("upgrade").success();
     until_true("the program once more", || listed().contains(words));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,9 +18,9 @@ use crate::messages::{
     AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, Hidden, ServedCertificate, WAITING,
     WantedCertificate,
 };
-use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, SharedOrder, now_s};
+use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
-use crate::stored::OpenOrder;
+use crate::stored::{OpenOrder, SharedOrder};
 
 /// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
 /// authority. They bound memory, and what is put in place for authorities, which other hosts are
@@ -252,10 +252,10 @@ impl Engine {
             host_roots: Arc::clone(&self.host_roots),
             slot: Arc::clone(slot),
             challenges: Arc::clone(&self.challenges),
-            open: Arc::clone(&followed.open),
+            open: followed.open.clone(),
             waits: {
                 let (waits, name) = (self.waits.clone(), name.to_owned());
-                Box::new(move |what| drop(waits.send((name.clone(), what))))
+                Box::new(move |what: &str| drop(waits.send((name.clone(), what.to_owned()))))
             },
         };
         let owned = name.to_owned();
@@ -349,8 +349,7 @@ impl Engine {
     /// Forgets the order that was placed for an entry, if there is one.
     fn is_over(&self, name: &str) {
         let open = self.entries.get(name).map(|one| &one.open);
-        let open = open.map(|open| open.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if open.flatten().is_some() {
+        if open.and_then(|open| open.set(None)).is_some() {
             (self.say)(AcmeAnswer::Open { name: name.to_owned(), order: None, asks: None });
         }
     }
@@ -404,10 +403,12 @@ impl Followed {
         if open.as_ref().is_some_and(|open| open.taken_up < TAKEN_UP_MAX) {
             schedule.goes_on();
         }
+        let shared = SharedOrder::default();
+        shared.set(open);
         Self {
             known: entry.certificates.iter().map(known).collect(),
             schedule,
-            open: SharedOrder::new(open.into()),
+            open: shared,
             entry,
             under_way: None,
             told: None,

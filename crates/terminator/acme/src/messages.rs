@@ -42,6 +42,16 @@ pub enum ChallengeKind {
     Dns,
 }
 
+impl ChallengeKind {
+    /// The event that an order waits for before the authority may look.
+    pub(crate) fn preparation(self) -> &'static str {
+        match self {
+            Self::Dns => "the program that puts its records into the DNS",
+            Self::Http | Self::TlsAlpn => "its answers to be in place",
+        }
+    }
+}
+
 /// An account outside of ACME that ours is bound to (RFC 8555 section 7.3.4).
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ExternalAccount {

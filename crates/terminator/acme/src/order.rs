@@ -22,7 +22,7 @@ use crate::messages::{
     AcmeAnswer, Challenge, ChallengeKind, ExternalAccount, Hidden, ServedCertificate,
     WantedCertificate,
 };
-use crate::stored::{OpenOrder, StoredAccount};
+use crate::stored::{OpenOrder, PlacedOrder, SharedOrder, StoredAccount};
 
 /// How long an authority may take to look at the answers to its challenges, and again to issue.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(300);
@@ -181,10 +181,8 @@ pub(crate) struct OrderDialog {
     /// The order that was placed and is not over.
     pub(crate) open: SharedOrder,
     /// Takes what is waited for.
-    pub(crate) waits: Box<dyn Fn(String) + Send + Sync>,
+    pub(crate) waits: Box<dyn Fn(&str) + Send + Sync>,
 }
-
-pub(crate) type SharedOrder = Arc<Mutex<Option<OpenOrder>>>;
 
 impl OrderDialog {
     /// Orders a certificate for this kind of key, in place of that one.
@@ -210,7 +208,7 @@ impl OrderDialog {
         account: &Account,
         kind: &str,
         replaces: Option<&str>,
-    ) -> Result<(Order, KeyPair), OrderFault> {
+    ) -> Result<PlacedOrder, OrderFault> {
         let key = certificate::new_key(kind).map_err(OrderFault::new)?;
         let order = match self.place(account, replaces).await {
             // Another certificate has replaced it: that one is ours no longer to replace.
@@ -219,37 +217,29 @@ impl OrderDialog {
             }
             placed => placed?,
         };
-        let (url, key_pem) = (order.url().to_owned(), key.serialize_pem());
-        let open = OpenOrder { url, kind: kind.to_owned(), key_pem, taken_up: 0 };
         // If the disk does not take it, it is lost with this process alone.
-        let _ = self.remember(open).await;
+        let _ = self.remember(OpenOrder::new(order.url(), kind, &key)).await;
         Ok((order, key))
     }
 
     /// The order that a process before has placed, if the authority knows it and has not refused
     /// it, and its certificate is not there yet.
-    async fn open(
-        &self,
-        account: &Account,
-        kind: &str,
-    ) -> Result<Option<(Order, KeyPair)>, OrderFault> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = open.filter(|open| open.kind == kind);
-        let Some((key, mut open)) =
-            open.and_then(|open| Some((KeyPair::from_pem(&open.key_pem).ok()?, open)))
-        else {
+    async fn open(&self, account: &Account, key: &str) -> Result<Option<PlacedOrder>, OrderFault> {
+        let open = self.open.get().filter(|open| open.kind == key).and_then(|open| {
+            let pair = KeyPair::from_pem(&open.key_pem).ok()?;
+            let mut served = self.entry.certificates.iter();
+            let is_there = served.any(|one| certificate::is_for(&one.chain_pem, &pair));
+            (!is_there).then_some((pair, open))
+        });
+        let Some((pair, mut open)) = open else {
             return Ok(None);
         };
-        let mut served = self.entry.certificates.iter();
-        if served.any(|one| certificate::is_for(&one.chain_pem, &key)) {
-            return Ok(None);
-        }
         open.taken_up = open.taken_up.saturating_add(1);
         self.remember(open.clone()).await.map_err(OrderFault::new)?;
         match account.order(open.url).await {
             Ok(mut order) => {
-                let is_alive = order.state().status != OrderStatus::Invalid;
-                Ok(is_alive.then_some((order, key)))
+                let is_refused = order.state().status == OrderStatus::Invalid;
+                Ok((!is_refused).then_some((order, pair)))
             }
             Err(error @ Error::Other(_)) => Err(of_library(&error)),
             Err(_) => Ok(None),
@@ -259,7 +249,7 @@ impl OrderDialog {
     /// Lets an order be stored with its key, and waits until it is on the disk.
     async fn remember(&self, open: OpenOrder) -> Result<(), String> {
         let (name, order) = (self.entry.name.clone(), Some(Hidden(open.to_text())));
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        self.open.set(Some(open));
         let (id, ended) = self.challenges.ask();
         (self.challenges.say)(AcmeAnswer::Open { name, order, asks: Some(id) });
         answered(ended).await
@@ -416,7 +406,7 @@ impl OrderDialog {
             let request = certificate::request(&self.entry.domains, key);
             order.finalize_csr(&request.map_err(OrderFault::new)?).await.map_err(library)?;
         }
-        (self.waits)("the authority to issue the certificate".to_owned());
+        (self.waits)("the authority to issue the certificate");
         let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
         let served = certificate::checked(&chain, kind, key, &self.entry.domains, now_s());
         let unfit = |why| OrderFault { was_issued: true, ..OrderFault::new(why) };
@@ -430,23 +420,12 @@ impl OrderDialog {
             return Err(OrderFault::new("it wants more authorizations than there are names"));
         }
         let mut prepared = self.prepare(order).await?;
-        for (name, challenge) in &mut prepared {
-            (self.waits)(match self.entry.challenge {
-                ChallengeKind::Dns => {
-                    format!("the program that puts the record of {name} into DNS")
-                }
-                _ => format!("the answer for {name} to be in place"),
-            });
+        (self.waits)(self.entry.challenge.preparation());
+        for challenge in &mut prepared {
             challenge.is_in_place().await?;
         }
-        let names: Vec<&str> = prepared.iter().map(|(name, _)| &**name).collect();
-        (self.waits)(match &names[..] {
-            [] => "the authority to be ready".to_owned(),
-            [name] => format!("the authority's validation of {name}"),
-            [name, others @ ..] => {
-                format!("the authority's validation of {name} and {} more", others.len())
-            }
-        });
+        let names = self.entry.domains.join(", ");
+        (self.waits)(&format!("the authority's validation of {names}"));
         let wanted = challenge_type(self.entry.challenge);
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -469,11 +448,8 @@ impl OrderDialog {
         Ok(())
     }
 
-    /// Asks the supervisor to put all challenges in place, each for a name.
-    async fn prepare(
-        &self,
-        order: &mut Order,
-    ) -> Result<Vec<(String, PreparedChallenge)>, OrderFault> {
+    /// Asks the supervisor to put all challenges in place.
+    async fn prepare(&self, order: &mut Order) -> Result<Vec<PreparedChallenge>, OrderFault> {
         let wanted = challenge_type(self.entry.challenge);
         let mut prepared = Vec::new();
         let mut authorizations = order.authorizations();
@@ -500,7 +476,7 @@ impl OrderDialog {
                 return Err(OrderFault::new(why));
             };
             let challenge = what_is_asked(&challenge);
-            prepared.push((name, self.challenges.prepare(&self.entry.name, challenge)));
+            prepared.push(self.challenges.prepare(&self.entry.name, challenge));
         }
         Ok(prepared)
     }
