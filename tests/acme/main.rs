@@ -182,6 +182,32 @@ fn names_whose_programs_hang_hold_up_no_other() {
     assert_eq!(pebble.orders(), 5, "{}", pebble.running.stdout());
 }
 
+#[test]
+fn an_order_goes_on_over_an_upgrade_and_says_what_it_waits_for() {
+    let site = Site::new();
+    let pebble = Pebble::start_with(&site, &[], ("PEBBLE_VA_ALWAYS_VALID", "1"));
+    let hold = site.write("hold", "");
+    let hook =
+        format!("#!/bin/sh\n[ $1 = cleanup ] && exit\nwhile [ -e {hold:?} ]; do sleep 0.1; done\n");
+    let hook = site.write("hook", hook);
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let keys = format!("domains = [\"localhost\"]\nchallenge = {{ dns = {hook:?} }}");
+    let service = pebble.service(&site, "tls", pebble.asked[0], &keys);
+    let lariat = Lariat::start(&(folder(&site) + &service));
+    let listed = || {
+        let mut command = lariat::command();
+        command.args(["certificate", "list", "--status-socket"]);
+        run(command.arg(lariat.status_socket())).success()
+    };
+    let words = "ordering: waits for the program that puts its records into the DNS, since ";
+    until_true("the program", || listed().contains(words));
+    lariat.ask("upgrade").success();
+    until_true("the program once more", || listed().contains(words));
+    fs::remove_file(&hold).unwrap();
+    until_true("it", || entry(&lariat, "localhost")["not_after_seconds"].is_u64());
+    assert_eq!(pebble.orders(), 1, "{}", pebble.running.stdout());
+}
+
 /// Longest wait: an authority that validates without end is given up after five minutes.
 const PENDING_TIME_MAX: Duration = Duration::from_secs(420);
 

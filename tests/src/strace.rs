@@ -19,10 +19,21 @@ pub struct Strace {
 
 impl Strace {
     pub fn attach(process: Pid) -> Self {
+        Self::attach_with(process, &["-c", "-U", "calls,name"])
+    }
+
+    /// The same, and stops each process that it starts, once that runs its program.
+    pub fn stopping_those_it_starts(process: Pid) -> Self {
+        Self::attach_with(process, &["-e", "inject=execve:signal=SIGSTOP"])
+    }
+
+    fn attach_with(process: Pid, arguments: &[&str]) -> Self {
         let directory = Directory::new();
         let mut command = Command::new("strace");
         command
-            .args(["-f", "-c", "-U", "calls,name", "-o"])
+            .arg("-f")
+            .args(arguments)
+            .arg("-o")
             .arg(directory.join("calls"))
             .args(["-p", &process.as_raw_nonzero().to_string()]);
         let mut running = Running::start(&mut command);

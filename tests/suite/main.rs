@@ -139,6 +139,9 @@ mod terminator {
         mod upgrade_crossed;
         mod upgrade_refused;
         mod upgrade_versions;
+        mod foreign {
+            mod stopped;
+        }
     }
     mod resumption {
         mod flood;

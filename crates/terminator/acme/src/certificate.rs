@@ -42,6 +42,13 @@ pub(crate) fn request(domains: &[String], key: &KeyPair) -> Result<Vec<u8>, Stri
     Ok(request.map_err(|error| format!("no request could be made: {error}"))?.der().to_vec())
 }
 
+/// Whether a chain's first certificate is for this key.
+pub(crate) fn is_for(chain_pem: &str, key: &KeyPair) -> bool {
+    let der = leaf(chain_pem);
+    let leaf = der.as_deref().and_then(|der| parsed(der).ok());
+    leaf.is_some_and(|leaf| leaf.public_key().raw == key.subject_public_key_info())
+}
+
 /// The certificate that an authority gave, if it is for this key, these names and this time.
 pub(crate) fn checked(
     chain_pem: &str,

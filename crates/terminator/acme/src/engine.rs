@@ -8,9 +8,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
+use wire::date::put_time;
 
 use crate::certificate::known;
 use crate::messages::{
@@ -19,6 +20,7 @@ use crate::messages::{
 };
 use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
+use crate::stored::{OpenOrder, SharedOrder};
 
 /// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
 /// authority. They bound memory, and what is put in place for authorities, which other hosts are
@@ -37,6 +39,10 @@ const PLACES_OF_DIALOG: usize = 11;
 const DIALOG_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 const DNS_TIME_MAX: Duration = Duration::from_secs(25 * 3600);
 
+/// How often an order is gone on with at once by another process than the one before: what kills
+/// them may be the order.
+const TAKEN_UP_MAX: u32 = 3;
+
 /// The longest sleep: a clock that was set is noticed then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
@@ -48,7 +54,8 @@ pub async fn run(
     mut orders: UnboundedReceiver<AcmeOrder>,
     say: impl Fn(AcmeAnswer) + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let mut engine = Engine::new(Arc::new(say));
+    let (waits, mut waited) = unbounded_channel();
+    let mut engine = Engine::new(Arc::new(say), waits);
     loop {
         let pause = engine.start_what_is_due();
         tokio::select! {
@@ -62,6 +69,7 @@ pub async fn run(
                     engine.ended(&name, end);
                 }
             }
+            Some((name, what)) = waited.recv() => engine.waits(&name, what),
             () = sleep(pause) => {}
         }
     }
@@ -75,6 +83,8 @@ struct Engine {
     accounts: HashMap<(String, Option<String>), SharedAccount>,
     challenges: Arc<Challenges>,
     dialogs: JoinSet<(String, DialogEnd)>,
+    /// Takes what the dialog of an entry waits for.
+    waits: UnboundedSender<(String, String)>,
 }
 
 /// An entry that is followed.
@@ -82,6 +92,7 @@ struct Followed {
     entry: WantedCertificate,
     known: Vec<KnownCertificate>,
     schedule: RenewalSchedule,
+    open: SharedOrder,
     under_way: Option<DialogUnderWay>,
     told: Option<EntryStatus>,
 }
@@ -89,6 +100,7 @@ struct Followed {
 struct DialogUnderWay {
     task: AbortHandle,
     stage: &'static str,
+    waits_for: Option<String>,
     /// The attempt before has failed.
     is_repeated: bool,
 }
@@ -115,7 +127,7 @@ enum DialogEnd {
 }
 
 impl Engine {
-    fn new(say: Say) -> Self {
+    fn new(say: Say, waits: UnboundedSender<(String, String)>) -> Self {
         let challenges = Arc::new(Challenges::new(Arc::clone(&say)));
         Self {
             say,
@@ -124,6 +136,18 @@ impl Engine {
             accounts: HashMap::new(),
             challenges,
             dialogs: JoinSet::new(),
+            waits,
+        }
+    }
+
+    fn waits(&mut self, name: &str, what: String) {
+        let followed = self.entries.get_mut(name);
+        if let Some(dialog) = followed.and_then(|one| one.under_way.as_mut()) {
+            let mut since = Vec::new();
+            put_time(&mut since, now_s() * 1_000_000);
+            let since = String::from_utf8_lossy(&since);
+            dialog.waits_for = Some(format!("{what}, since {since}"));
+            self.tell(name);
         }
     }
 
@@ -232,6 +256,11 @@ impl Engine {
             host_roots: Arc::clone(&self.host_roots),
             slot: Arc::clone(slot),
             challenges: Arc::clone(&self.challenges),
+            open: followed.open.clone(),
+            waits: {
+                let (waits, name) = (self.waits.clone(), name.to_owned());
+                Box::new(move |what: &str| drop(waits.send((name.clone(), what.to_owned()))))
+            },
         };
         let owned = name.to_owned();
         let is_by_dns = followed.entry.challenge == ChallengeKind::Dns;
@@ -269,7 +298,8 @@ impl Engine {
                 (self.dialogs.spawn(async { (owned, end.await) }), "ordering")
             }
         };
-        followed.under_way = Some(DialogUnderWay { task, stage, is_repeated });
+        let waits_for = None;
+        followed.under_way = Some(DialogUnderWay { task, stage, waits_for, is_repeated });
         if stage != "ordering" {
             self.remember(name);
         }
@@ -300,19 +330,32 @@ impl Engine {
                 followed.entry.certificates.retain(|one| one.key != key);
                 followed.entry.certificates.push(served);
                 let name = name.to_owned();
-                (self.say)(AcmeAnswer::Issued { name, key, chain_pem, key_pem });
+                (self.say)(AcmeAnswer::Issued { name: name.clone(), key, chain_pem, key_pem });
+                // Behind the certificate, because without that it is needed still.
+                self.is_over(&name);
             }
             DialogEnd::Ordered { key, found: Err(fault) } => {
                 if fault.was_issued {
                     followed.schedule.was_issued(&key, now);
                 }
                 followed.has_failed(&fault);
+                if !fault.is_unanswered {
+                    self.is_over(name);
+                }
             }
             DialogEnd::Revoked { found: Err(fault), .. } => followed.has_failed(&fault),
             DialogEnd::Revoked { chain, found: Ok(()) } => followed.schedule.is_revoked(&chain),
         }
         self.remember(name);
         self.tell(name);
+    }
+
+    /// Forgets the order that was placed for an entry, if there is one.
+    fn is_over(&self, name: &str) {
+        let open = self.entries.get(name).map(|one| &one.open);
+        if open.and_then(|open| open.set(None)).is_some() {
+            (self.say)(AcmeAnswer::Open { name: name.to_owned(), order: None, asks: None });
+        }
     }
 
     /// Lets the supervisor store an entry's schedule.
@@ -339,6 +382,7 @@ impl Engine {
         let status = EntryStatus {
             name: name.to_owned(),
             stage: stage.to_owned(),
+            waits_for: followed.under_way.as_ref().and_then(|dialog| dialog.waits_for.clone()),
             next: next.filter(|_| followed.under_way.is_none()).map(|(at, _)| at.max(now)),
             last_failure: followed.schedule.last_failure.clone(),
             failed_at: followed.schedule.failed_at(),
@@ -358,9 +402,17 @@ impl Engine {
 impl Followed {
     fn new(entry: WantedCertificate) -> Self {
         let stored = entry.state.as_ref().and_then(|state| RenewalSchedule::of_text(state));
+        let mut schedule = stored.unwrap_or_default();
+        let open = entry.open.as_ref().and_then(|open| OpenOrder::of_text(&open.0));
+        if open.as_ref().is_some_and(|open| open.taken_up < TAKEN_UP_MAX) {
+            schedule.goes_on();
+        }
+        let shared = SharedOrder::default();
+        shared.set(open);
         Self {
             known: entry.certificates.iter().map(known).collect(),
-            schedule: stored.unwrap_or_default(),
+            schedule,
+            open: shared,
             entry,
             under_way: None,
             told: None,

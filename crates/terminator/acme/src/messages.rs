@@ -31,6 +31,8 @@ pub struct WantedCertificate {
     pub certificates: Vec<ServedCertificate>,
     /// As the last [`AcmeAnswer::State`] had it.
     pub state: Option<String>,
+    /// The order that is under way, as the last [`AcmeAnswer::Open`] had it.
+    pub open: Option<Hidden>,
 }
 
 impl WantedCertificate {
@@ -47,6 +49,16 @@ pub enum ChallengeKind {
     TlsAlpn,
     Http,
     Dns,
+}
+
+impl ChallengeKind {
+    /// The event that an order waits for before the authority may look.
+    pub(crate) fn preparation(self) -> &'static str {
+        match self {
+            Self::Dns => "the program that puts its records into the DNS",
+            Self::Http | Self::TlsAlpn => "its answers to be in place",
+        }
+    }
 }
 
 /// An account outside of ACME that ours is bound to (RFC 8555 section 7.3.4).
@@ -92,7 +104,7 @@ pub enum AcmeOrder {
     /// they are replaced already.
     Revoke { name: String, chains: Vec<String>, is_replaced: bool },
     /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or
-    /// the [`AcmeAnswer::State`] is on the disk.
+    /// the [`AcmeAnswer::State`] or `Open` is on the disk.
     Done { id: u64 },
     /// It cannot be: why not.
     Failed { id: u64, why: String },
@@ -123,6 +135,13 @@ pub enum AcmeAnswer {
         chain_pem: String,
         key_pem: Hidden,
     },
+    /// An order that has been placed, with the key that it is for, to be stored and answered in the
+    /// same way; `None` = it is over.
+    Open {
+        name: String,
+        order: Option<Hidden>,
+        asks: Option<u64>,
+    },
     /// To be stored; with `asks` answered by [`AcmeOrder::Done`] or `Failed`.
     State {
         name: String,
@@ -152,6 +171,8 @@ pub struct EntryStatus {
     pub name: String,
     /// A few words: [`WAITING`], or what is under way, such as `ordering`.
     pub stage: String,
+    /// The event that it waits for, and since when, as an end of a sentence; `None` = none.
+    pub waits_for: Option<String>,
     /// When something is done next, in seconds since the epoch; `None` while something is.
     pub next: Option<u64>,
     /// The reason why the last attempt failed; `None` = it has not.

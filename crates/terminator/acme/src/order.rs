@@ -10,9 +10,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base64ct::{Base64UrlUnpadded, Encoding};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, AuthorizedIdentifier, ChallengeHandle,
-    ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    Problem, RetryPolicy, RevocationReason, RevocationRequest,
+    ChallengeStatus, ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder,
+    Order, OrderStatus, Problem, RetryPolicy, RevocationReason, RevocationRequest,
 };
+use rcgen::KeyPair;
 use tokio::sync::oneshot;
 
 use crate::certificate;
@@ -21,7 +22,7 @@ use crate::messages::{
     AcmeAnswer, Challenge, ChallengeKind, ExternalAccount, Hidden, ServedCertificate,
     WantedCertificate,
 };
-use crate::stored::StoredAccount;
+use crate::stored::{OpenOrder, PlacedOrder, SharedOrder, StoredAccount};
 
 /// How long an authority may take to look at the answers to its challenges, and again to issue.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(300);
@@ -44,7 +45,7 @@ pub(crate) struct OrderFault {
     /// The account is not known there any more.
     is_account_gone: bool,
     /// The authority could not be asked, by any name.
-    is_unanswered: bool,
+    pub(crate) is_unanswered: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,
     /// A certificate was issued, which is not what was asked for.
@@ -118,14 +119,17 @@ impl Challenges {
         let (id, ended) = self.ask();
         (self.say)(AcmeAnswer::State { name, state, asks: Some(id) });
         async {
-            let end = ended.await.unwrap_or_else(|_| Err("this process ends".to_owned()));
             let failed = |why| OrderFault {
                 is_ours: true,
                 ..OrderFault::new(format!("nothing is asked of the authority: {why}"))
             };
-            end.map_err(failed)
+            answered(ended).await.map_err(failed)
         }
     }
+}
+
+async fn answered(ended: oneshot::Receiver<Result<(), String>>) -> Result<(), String> {
+    ended.await.unwrap_or_else(|_| Err("this process ends".to_owned()))
 }
 
 /// A challenge that is taken away when its order is over, whatever becomes of that.
@@ -139,10 +143,7 @@ impl PreparedChallenge {
     async fn is_in_place(&mut self) -> Result<(), OrderFault> {
         match self.ended.take() {
             None => Ok(()),
-            Some(ended) => match ended.await {
-                Ok(end) => end.map_err(OrderFault::new),
-                Err(_) => Err(OrderFault::new("this process ends")),
-            },
+            Some(ended) => answered(ended).await.map_err(OrderFault::new),
         }
     }
 }
@@ -177,6 +178,10 @@ pub(crate) struct OrderDialog {
     pub(crate) host_roots: Arc<String>,
     pub(crate) slot: SharedAccount,
     pub(crate) challenges: Arc<Challenges>,
+    /// The order that was placed and is not over.
+    pub(crate) open: SharedOrder,
+    /// Takes what is waited for.
+    pub(crate) waits: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl OrderDialog {
@@ -187,18 +192,67 @@ impl OrderDialog {
         replaces: Option<&str>,
     ) -> Result<(ServedCertificate, Hidden), OrderFault> {
         let account = self.account().await?;
-        let ordered = match self.place(&account, replaces).await {
+        let ended = async {
+            let (order, key) = match self.open(&account, kind).await? {
+                Some(open) => open,
+                None => self.begin(&account, kind, replaces).await?,
+            };
+            self.complete(order, kind, &key).await
+        };
+        self.ended(ended.await).await
+    }
+
+    /// Places an order, and has it remembered.
+    async fn begin(
+        &self,
+        account: &Account,
+        kind: &str,
+        replaces: Option<&str>,
+    ) -> Result<PlacedOrder, OrderFault> {
+        let key = certificate::new_key(kind).map_err(OrderFault::new)?;
+        let order = match self.place(account, replaces).await {
             // Another certificate has replaced it: that one is ours no longer to replace.
             Err(fault) if replaces.is_some() && fault.wait_until.is_none() => {
-                self.place(&account, None).await
+                self.place(account, None).await?
             }
-            placed => placed,
+            placed => placed?,
         };
-        let ended = match ordered {
-            Ok(order) => self.complete(order, kind).await,
-            Err(fault) => Err(fault),
+        // If the disk does not take it, it is lost with this process alone.
+        let _ = self.remember(OpenOrder::new(order.url(), kind, &key)).await;
+        Ok((order, key))
+    }
+
+    /// The order that a process before has placed, if the authority knows it and has not refused
+    /// it, and its certificate is not there yet.
+    async fn open(&self, account: &Account, key: &str) -> Result<Option<PlacedOrder>, OrderFault> {
+        let open = self.open.get().filter(|open| open.kind == key).and_then(|open| {
+            let pair = KeyPair::from_pem(&open.key_pem).ok()?;
+            let mut served = self.entry.certificates.iter();
+            let is_there = served.any(|one| certificate::is_for(&one.chain_pem, &pair));
+            (!is_there).then_some((pair, open))
+        });
+        let Some((pair, mut open)) = open else {
+            return Ok(None);
         };
-        self.ended(ended).await
+        open.taken_up = open.taken_up.saturating_add(1);
+        self.remember(open.clone()).await.map_err(OrderFault::new)?;
+        match account.order(open.url).await {
+            Ok(mut order) => {
+                let is_refused = order.state().status == OrderStatus::Invalid;
+                Ok((!is_refused).then_some((order, pair)))
+            }
+            Err(error @ Error::Other(_)) => Err(of_library(&error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Lets an order be stored with its key, and waits until it is on the disk.
+    async fn remember(&self, open: OpenOrder) -> Result<(), String> {
+        let (name, order) = (self.entry.name.clone(), Some(Hidden(open.to_text())));
+        self.open.set(Some(open));
+        let (id, ended) = self.challenges.ask();
+        (self.challenges.say)(AcmeAnswer::Open { name, order, asks: Some(id) });
+        answered(ended).await
     }
 
     /// The time in which the authority wants the certificate with this identifier renewed, and
@@ -342,41 +396,56 @@ impl OrderDialog {
         &self,
         mut order: Order,
         kind: &str,
+        key: &KeyPair,
     ) -> Result<(ServedCertificate, Hidden), OrderFault> {
+        let library = |error: Error| of_library(&error);
+        if order.state().status == OrderStatus::Pending {
+            self.authorize(&mut order).await?;
+        }
+        if order.state().status == OrderStatus::Ready {
+            let request = certificate::request(&self.entry.domains, key);
+            order.finalize_csr(&request.map_err(OrderFault::new)?).await.map_err(library)?;
+        }
+        (self.waits)("the authority to issue the certificate");
+        let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
+        let served = certificate::checked(&chain, kind, key, &self.entry.domains, now_s());
+        let unfit = |why| OrderFault { was_issued: true, ..OrderFault::new(why) };
+        Ok((served.map_err(unfit)?, Hidden(key.serialize_pem())))
+    }
+
+    /// Answers the authority's challenges, until the order is ready.
+    async fn authorize(&self, order: &mut Order) -> Result<(), OrderFault> {
         let library = |error: Error| of_library(&error);
         if order.state().authorizations.len() > self.entry.domains.len() {
             return Err(OrderFault::new("it wants more authorizations than there are names"));
         }
-        let mut prepared = self.prepare(&mut order).await?;
+        let mut prepared = self.prepare(order).await?;
+        (self.waits)(self.entry.challenge.preparation());
         for challenge in &mut prepared {
             challenge.is_in_place().await?;
         }
+        let names = self.entry.domains.join(", ");
+        (self.waits)(&format!("the authority's validation of {names}"));
         let wanted = challenge_type(self.entry.challenge);
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(library)?;
             if authorization.status == AuthorizationStatus::Pending
                 && let Some(mut challenge) = authorization.challenge(wanted.clone())
+                && challenge.status == ChallengeStatus::Pending
             {
                 challenge.set_ready().await.map_err(library)?;
             }
         }
         let ready = order.poll_ready(&POLLS).await;
         if !matches!(ready, Ok(OrderStatus::Ready)) {
-            let found = refused(&mut order).await;
+            let found = refused(order).await;
             return Err(found.unwrap_or_else(|| match ready {
                 Err(error) => of_library(&error),
                 Ok(_) => OrderFault::new("it has refused the order and does not say why"),
             }));
         }
-        drop(prepared);
-        let key = certificate::new_key(kind).map_err(OrderFault::new)?;
-        let request = certificate::request(&self.entry.domains, &key).map_err(OrderFault::new)?;
-        order.finalize_csr(&request).await.map_err(library)?;
-        let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
-        let served = certificate::checked(&chain, kind, &key, &self.entry.domains, now_s());
-        let unfit = |why| OrderFault { was_issued: true, ..OrderFault::new(why) };
-        Ok((served.map_err(unfit)?, Hidden(key.serialize_pem())))
+        Ok(())
     }
 
     /// Asks the supervisor to put all challenges in place.
@@ -546,12 +615,15 @@ mod tests {
             account: None,
             certificates: Vec::new(),
             state: None,
+            open: None,
         };
         let dialog = OrderDialog {
             entry,
             host_roots: Arc::default(),
             slot: SharedAccount::default(),
             challenges: Arc::new(Challenges::new(Arc::new(|_| {}))),
+            open: SharedOrder::default(),
+            waits: Box::new(|_| {}),
         };
         let mut connections = 0;
         let hang_up = async {

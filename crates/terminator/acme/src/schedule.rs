@@ -254,6 +254,12 @@ impl RenewalSchedule {
         self.attempts(now);
     }
 
+    /// The order that [`Self::begins`] was told of goes on, which is no other attempt.
+    pub fn goes_on(&mut self) {
+        self.failures = self.failures.saturating_sub(1);
+        self.is_urgent = true;
+    }
+
     /// The order that [`Self::begins`] was told of was not placed, because the disk took nothing.
     /// It costs no attempt, so that the pause does not grow; an operator need not wait for it.
     pub fn was_not_placed(&mut self, why: &str, now: u64) {

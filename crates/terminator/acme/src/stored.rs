@@ -1,6 +1,10 @@
-//! An account as it is stored: whether it can be read, and is the directory's.
+//! An account as it is stored: whether it can be read, and is the directory's; and an order that is
+//! under way, which another process goes on with (RFC 8555 section 7.1.6).
 
-use instant_acme::AccountCredentials;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use instant_acme::{AccountCredentials, Order};
+use rcgen::KeyPair;
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize, Serialize)]
@@ -23,6 +27,50 @@ impl StoredAccount {
     /// The account at that directory, if it is one.
     pub(crate) fn of(directory: &str, text: &str) -> Option<Self> {
         Self::read(directory, text).ok()
+    }
+}
+
+/// An order that has been placed.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct OpenOrder {
+    pub(crate) url: String,
+    /// The kind of its key, and the key.
+    pub(crate) kind: String,
+    pub(crate) key_pem: String,
+    /// How often another process has gone on with it.
+    pub(crate) taken_up: u32,
+}
+
+impl OpenOrder {
+    pub(crate) fn new(url: &str, kind: &str, key: &KeyPair) -> Self {
+        let key_pem = key.serialize_pem();
+        Self { url: url.to_owned(), kind: kind.to_owned(), key_pem, taken_up: 0 }
+    }
+
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("it has names as keys")
+    }
+}
+
+/// An order with the key that it is for.
+pub(crate) type PlacedOrder = (Order, KeyPair);
+
+/// The order of an entry that is not over, for the entry and its dialog.
+#[derive(Clone, Default)]
+pub(crate) struct SharedOrder(Arc<Mutex<Option<OpenOrder>>>);
+
+impl SharedOrder {
+    pub(crate) fn get(&self) -> Option<OpenOrder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts another in its place, and gives it back.
+    pub(crate) fn set(&self, open: Option<OpenOrder>) -> Option<OpenOrder> {
+        std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), open)
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acme::engine;
-use acme::messages::{AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, WantedCertificate};
+use acme::messages::{
+    AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, Hidden, WantedCertificate,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair,
     generate_simple_self_signed,
@@ -181,6 +183,7 @@ fn wanted(authority: &FaultyAuthority, state: Option<String>) -> WantedCertifica
         account: None,
         certificates: Vec::new(),
         state,
+        open: None,
     }
 }
 
@@ -189,6 +192,8 @@ fn wanted(authority: &FaultyAuthority, state: Option<String>) -> WantedCertifica
 struct EngineEnd {
     status: EntryStatus,
     state: String,
+    /// The order that is not over.
+    open: Option<Hidden>,
     hang: usize,
 }
 
@@ -212,6 +217,7 @@ async fn run_until(
     });
     let supervisor = async move {
         let (mut in_place, mut states, mut hang) = (BTreeSet::new(), Vec::new(), 0);
+        let mut open = None;
         loop {
             match answers.recv().await.expect("the engine runs") {
                 AcmeAnswer::Prepare { name, .. } if name.starts_with(HANGS) => hang += 1,
@@ -226,13 +232,19 @@ async fn run_until(
                         orders.send(AcmeOrder::Done { id }).unwrap();
                     }
                 }
+                AcmeAnswer::Open { order, asks, .. } => {
+                    open = order;
+                    if let Some(id) = asks {
+                        orders.send(AcmeOrder::Done { id }).unwrap();
+                    }
+                }
                 AcmeAnswer::Status(status) if status.stage != "waiting" => {
                     assert_eq!(status.next, None, "{status:?}");
                 }
                 AcmeAnswer::Status(status) if is_end(&status) => {
                     assert!(in_place.is_empty(), "{status:?} leaves challenges");
                     let state = states.pop().unwrap_or_default();
-                    return EngineEnd { status, state, hang };
+                    return EngineEnd { status, state, open, hang };
                 }
                 AcmeAnswer::Issued { chain_pem, .. } => panic!("took {chain_pem}"),
                 AcmeAnswer::Account { .. } | AcmeAnswer::Status(_) => {}
@@ -441,4 +453,70 @@ async fn what_failed_is_ordered_again_once_the_configuration_says_something_else
     let is_again = |one: &EntryStatus| has_failed(one) && one.failures == 2;
     run_until(vec![rootless(state())], &orders, is_again).await;
     assert_eq!(authority.requests("/orders"), 1);
+}
+
+/// Runs an engine that dies as soon as an order has been placed; its state, and that order.
+async fn dies_amid_an_order(entry: WantedCertificate) -> (String, Hidden) {
+    let (orders, obeyed) = unbounded_channel();
+    let (say, mut answers) = unbounded_channel();
+    let follow = AcmeOrder::Follow { entries: vec![entry], host_roots: String::new() };
+    orders.send(follow).unwrap();
+    let engine = engine::run(obeyed, move |answer| say.send(answer).unwrap());
+    let supervisor = async {
+        let mut last = String::new();
+        loop {
+            match answers.recv().await.expect("the engine runs") {
+                AcmeAnswer::State { state, asks, .. } => {
+                    last = state;
+                    asks.into_iter().for_each(|id| orders.send(AcmeOrder::Done { id }).unwrap());
+                }
+                AcmeAnswer::Open { order: Some(order), .. } => return (last, order),
+                _ => {}
+            }
+        }
+    };
+    tokio::select! {
+        _ = engine => unreachable!("it has orders"),
+        end = timeout(PATIENCE, supervisor) => end.expect("an order"),
+    }
+}
+
+#[tokio::test]
+async fn the_next_engine_goes_on_with_an_order_and_not_for_ever() {
+    let authority = FaultyAuthority::start(|_, _| None).await;
+    let (state, open) = dies_amid_an_order(wanted(&authority, None)).await;
+    let again = || WantedCertificate {
+        open: Some(open.clone()),
+        ..wanted(&authority, Some(state.clone()))
+    };
+    let end = run_until(vec![again()], &[], has_failed).await;
+    let failure = end.status.last_failure.unwrap();
+    assert!(failure.contains("certificate for another key"), "{failure}");
+    assert_eq!((end.status.failures, end.open), (1, None), "the order is over");
+    assert_eq!((authority.requests("/orders"), authority.requests("/certificate")), (1, 1));
+
+    // The order may be what kills them.
+    let often = open.0.replace("\"taken_up\":0", "\"taken_up\":3");
+    assert_ne!(often, open.0);
+    let often = WantedCertificate { open: Some(Hidden(often)), ..again() };
+    let rests = |status: &EntryStatus| status.stage == "waiting";
+    let end = run_until(vec![often], &[], rests).await;
+    assert!(end.status.next.unwrap() >= now_s() + 50, "{:?}", end.status);
+}
+
+#[tokio::test]
+async fn an_order_outlasts_an_authority_that_cannot_be_asked_and_a_refusal_ends_it() {
+    let silent = FaultyAuthority::start(|path, _| (path == "/certificate").then(String::new)).await;
+    let end = run_until(vec![wanted(&silent, None)], &[], has_failed).await;
+    assert!(end.open.is_some(), "{:?}", end.status);
+    let refused =
+        FaultyAuthority::start(|path, _| (path == "/order").then(|| order("invalid", "")));
+    let refused = refused.await;
+    let end = run_until(vec![wanted(&refused, None)], &[], has_failed).await;
+    assert!(end.open.is_none(), "{:?}", end.status);
+    // One that is refused is none to go on with.
+    let (state, open) = dies_amid_an_order(wanted(&refused, None)).await;
+    let again = WantedCertificate { open: Some(open), ..wanted(&refused, Some(state)) };
+    run_until(vec![again], &[], has_failed).await;
+    assert_eq!(refused.requests("/orders"), 3);
 }

@@ -35,6 +35,9 @@ pub(crate) struct FoundAcme {
     pub(crate) accounts: Vec<(String, String)>,
     /// By the names of certificates.
     pub(crate) states: Vec<(String, String)>,
+    /// The orders that are under way, by the same names; with their keys.
+    #[serde(default)]
+    pub(crate) open: Vec<(String, String)>,
     /// By their names, without their keys.
     pub(crate) certificates: Vec<(String, ServedCertificate)>,
     /// Not there yet: the program before could not store them.
@@ -137,6 +140,11 @@ pub(crate) fn state_file(name: &str) -> PathBuf {
     Path::new("state").join(format!("{name}.json"))
 }
 
+/// The file of the order that is under way; empty = there is none.
+pub(crate) fn order_file(name: &str) -> PathBuf {
+    Path::new("state").join(format!("{name}.order.json"))
+}
+
 /// The file of the records that may be in the DNS.
 pub(crate) fn records_file() -> PathBuf {
     Path::new("state").join(".dns-records.json")
@@ -183,6 +191,8 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         found.accounts.extend(account.map(|text| (entry.directory.clone(), text)));
         let state = read(state_file(&entry.name))?;
         found.states.extend(state.map(|text| (entry.name.clone(), text)));
+        let open = read(order_file(&entry.name))?;
+        found.open.extend(open.map(|text| (entry.name.clone(), text)));
         let served = certificates(folder, entry).into_iter();
         found.certificates.extend(served.map(|one| (entry.name.clone(), one)));
     }

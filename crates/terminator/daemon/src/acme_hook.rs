@@ -32,6 +32,11 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
+    /// Whether both put the same record into the DNS, or take it away.
+    pub(crate) fn is_for_record_of(&self, other: &Self) -> bool {
+        (&self.record, &self.value) == (&other.record, &other.value)
+    }
+
     /// Runs it to its end. Says whether that was status 0, and what it has written, or what kept
     /// it from that.
     pub(crate) fn run(&self) -> (bool, String) {

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use config::Settings;
 use sys::channel::{self, Channel};
-use sys::packet;
 use sys::sandbox::{
     Enforcement, SystemCalls, restrict_connecting, restrict_files, restrict_resolver_calls,
     restrict_system_calls,
 };
+use sys::{packet, process};
 use tls::key_holder::KeyId;
 use tls::signing::{self, HeldKey, SigningRoles};
 use wire::pkcs11_uri::Pkcs11Uri;
@@ -256,7 +256,8 @@ fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> 
     channel.set_receive_timeout(TRIAL_TIME_MAX)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
-    let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
+    command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+    let mut process = process::end_child_with_us(&mut command).spawn()?;
     drop(command);
     let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
     // The words of one that has died are still heard.

@@ -40,6 +40,8 @@ pub(crate) struct AcmeStatus {
     pub(crate) directory: String,
     /// A word for what is done about it now, such as `waiting`.
     pub(crate) stage: String,
+    /// The event that it waits for, and since when; `None` = none.
+    pub(crate) waits_for: Option<String>,
     /// The validity of the one that is served, in seconds since the epoch; `None` = there is none,
     /// and a self-signed one is served if there is no other.
     pub(crate) not_before_seconds: Option<u64>,

@@ -7,6 +7,7 @@ use rustix::net::sockopt::set_socket_linger;
 use suite::prelude::*;
 use suite::probe::{BRIEF, BUSY, NOT_PROBED, probe, report, trouble};
 use suite::scripted::{answer, read_record, relay, say_for_ever, serve, serve_by_hello};
+use testkit::tls_server::TlsServerChoice;
 
 fn node(timeout: &str, address: SocketAddr) -> Value {
     report(timeout, address, &[])["nodes"][0].clone()
@@ -391,6 +392,32 @@ fn a_chain_made_to_cost_seconds_is_a_finding() {
     let broken = verdicts.iter().find(|one| one["point"] == "chain-broken");
     let words = "142 certificates were sent, and more than six of them lead on";
     assert!(broken.is_some_and(|one| one.to_string().contains(words)), "{report}");
+}
+
+/// The record fails behind the client's own close_notify.
+#[test]
+fn a_record_that_cannot_be_read_at_the_end_of_a_visit_is_no_trouble() {
+    let site = Site::new();
+    let leaf = site.leaf(&["localhost"]);
+    for is_tls13 in [true, false] {
+        let choice = TlsServerChoice::new(&leaf, is_tls13);
+        let address = serve(move |stream| {
+            let (mut server, mut chunk) = (choice.accept(), [0; 4096]);
+            while server.is_handshaking() {
+                let count = stream.read(&mut chunk).unwrap_or_default();
+                let is_heard = server.hear(&chunk[..count], &mut Vec::new()).is_ok();
+                let is_sent = stream.write_all(&server.take_wire()).is_ok();
+                if count == 0 || !is_heard || !is_sent {
+                    return;
+                }
+            }
+            let _gone = stream.write_all(&record(23, &[0; 40]));
+            let _end = stream.read_to_end(&mut Vec::new());
+        });
+        let probed = probe(BRIEF, address, &[]);
+        assert!(!probed.stderr.contains("panicked"), "{}", probed.stderr);
+        probed.ended(&[0]);
+    }
 }
 
 /// Controls and tags that a terminal and a browser would obey.

@@ -206,6 +206,20 @@ fn a_new_program_that_hangs_holds_nobody_and_is_ended_with_all_that_it_has_start
 }
 
 #[test]
+fn a_new_program_that_hangs_does_not_outlast_the_running_one() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let (lariat, _program) = beside_one_that_hangs(&site, &service);
+    let _upgrade = asking(&lariat, "upgrade");
+    let (check, all) = of_check(&lariat, None);
+    kill_process(lariat.supervisor(), Signal::KILL).unwrap();
+    until_true("the end of the check", || has_ended(process_id(check)));
+    // Those that it has started are nobody's by then.
+    for one in all {
+        let _ = kill_process(one, Signal::KILL);
+    }
+}
+
+#[test]
 fn a_new_program_that_hangs_is_given_up() {
     let (site, _server, service) = set_up(Behaviour::Echo);
     let (lariat, _program) = beside_one_that_hangs(&site, &service);

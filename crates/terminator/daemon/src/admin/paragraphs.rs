@@ -155,7 +155,13 @@ fn certificate_text(one: &AcmeStatus, now: u64) -> String {
     };
     field("services", services.join(", "));
     field("authority", directory.clone());
-    field("state", stage.clone());
+    field(
+        "state",
+        match &one.waits_for {
+            Some(what) => format!("{stage}: waits for {what}"),
+            None => stage.clone(),
+        },
+    );
     match one.not_after_seconds {
         None => field("validity", "there is none yet; see the service for what it shows".into()),
         Some(end) if end <= now => field("validity", format!("EXPIRED {} ago", Age(now - end))),

@@ -66,6 +66,8 @@ pub(super) struct Acme {
     pub(super) options: AcmeOptions,
     pub(super) accounts: BTreeMap<String, String>,
     pub(super) states: BTreeMap<String, String>,
+    /// The orders that are under way.
+    pub(super) open: BTreeMap<String, String>,
     /// The certificates on the disk, by the names of entries.
     pub(super) certificates: Vec<(String, ServedCertificate)>,
     pub(super) statuses: BTreeMap<String, AcmeStatus>,
@@ -99,6 +101,7 @@ impl Acme {
             options,
             accounts: BTreeMap::new(),
             states: BTreeMap::new(),
+            open: BTreeMap::new(),
             certificates: Vec::new(),
             statuses: BTreeMap::new(),
             process: None,
@@ -135,6 +138,7 @@ impl Acme {
         FoundAcme {
             accounts: pairs(&self.accounts),
             states: pairs(&self.states),
+            open: pairs(&self.open),
             certificates: self.certificates.clone(),
             waiting: self.waiting.iter().cloned().collect(),
             records: self.challenges.recorded.clone(),
@@ -158,6 +162,7 @@ impl Acme {
         let PreparedAcme { options, found, .. } = prepared;
         let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
         self.states.retain(|name, _| is_named(name));
+        self.open.retain(|name, _| is_named(name));
         self.take_up(found);
         self.certificates.clone_from(&found.certificates);
         let mut before = std::mem::take(&mut self.statuses);
@@ -202,6 +207,9 @@ impl Acme {
                     acme_folder::state_file(name).display()
                 )),
             }
+        }
+        for (name, text) in &found.open {
+            self.open.entry(name.clone()).or_insert_with(|| text.clone());
         }
         for (directory, text) in &found.accounts {
             if self.accounts.contains_key(directory) {
@@ -270,7 +278,7 @@ impl Acme {
             for status in self.statuses.values_mut() {
                 ANOTHER_ORDERS.clone_into(&mut status.stage);
                 (status.next_seconds, status.last_failure) = (None, None);
-                status.failures = 0;
+                (status.waits_for, status.failures) = (None, 0);
             }
         }
         let entries = if orders { self.entries() } else { Vec::new() };
@@ -358,6 +366,7 @@ impl Acme {
             account: self.accounts.get(&one.directory).cloned().map(Hidden),
             certificates: served.map(|(_, one)| one.clone()).collect(),
             state: self.states.get(&one.name).cloned(),
+            open: self.open.get(&one.name).cloned().map(Hidden),
         }
     }
 

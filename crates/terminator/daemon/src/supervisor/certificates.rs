@@ -81,6 +81,11 @@ impl Supervisor<'_> {
                 self.acme.states.insert(name.clone(), state.clone());
                 self.acme.keep(acme_folder::state_file(&name), state, None, asks);
             }
+            AcmeAnswer::Open { name, order, asks } if is_named(&name) => {
+                let text = order.map_or_else(String::new, |order| order.0);
+                self.acme.open.insert(name.clone(), text.clone());
+                self.acme.keep(acme_folder::order_file(&name), text, None, asks);
+            }
             AcmeAnswer::Issued { name, key, chain_pem, key_pem } if is_named(&name) => {
                 self.issued(name, &key, &chain_pem, &key_pem);
             }
@@ -143,6 +148,7 @@ impl Supervisor<'_> {
             _ => {}
         }
         status.stage = bounded(&news.stage);
+        status.waits_for = news.waits_for.as_deref().map(bounded);
         (status.next_seconds, status.last_failure) = (news.next, failure);
         status.failures = failures;
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
@@ -437,11 +443,14 @@ impl Supervisor<'_> {
             None if presents => self.acme.send(AcmeOrder::Done { id }),
             None => {
                 let is_it = |one: &Hook| {
-                    running.as_ref().is_some_and(|RunningHook { hook, .. }| {
-                        (&one.record, &one.value) == (&hook.record, &hook.value)
-                    })
+                    let running = running.as_ref();
+                    running.is_some_and(|RunningHook { hook, .. }| one.is_for_record_of(hook))
                 };
-                self.acme.challenges.recorded.retain(|one| !is_it(one));
+                // Another stays that is to put it there again.
+                let recorded = &mut self.acme.challenges.recorded;
+                if let Some(place) = recorded.iter().position(is_it) {
+                    recorded.remove(place);
+                }
                 self.keep_records();
             }
         }

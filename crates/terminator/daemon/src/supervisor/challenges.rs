@@ -89,8 +89,9 @@ pub(super) struct PendingChallenges {
     /// that number: the number, the challenge's, and how long others are waited for.
     pub(super) asked: VecDeque<(u64, u64, Instant)>,
     pub(super) hooks: VecDeque<(u64, Hook)>,
-    /// The challenges whose programs run: one at a time for each, because a record must not be
-    /// taken away before it is there.
+    /// The challenges whose programs run: one at a time for each and for each record, because a
+    /// record must not be taken away before it is there, nor once an order that another process
+    /// goes on with has put it there again.
     pub(super) running: BTreeMap<u64, RunningHook>,
     /// Programs that the one before has left to this one.
     pub(super) inherited: Vec<(HookState, Process)>,
@@ -130,7 +131,14 @@ impl PendingChallenges {
         if working >= HOOKS_MAX || self.running.len() >= HOOK_PROCESSES_MAX {
             return None;
         }
-        let place = self.hooks.iter().position(|(id, _)| !self.running.contains_key(id))?;
+        let waits = |hook: &Hook| {
+            let mut running = self.running.values();
+            running.any(|one| hook.is_for_record_of(&one.hook))
+        };
+        let place = self
+            .hooks
+            .iter()
+            .position(|(id, hook)| !self.running.contains_key(id) && !waits(hook))?;
         let (id, hook) = self.hooks.remove(place)?;
         let works_until = now + HOOK_WORK_TIME;
         self.running.insert(id, RunningHook { hook: hook.clone(), reader: None, works_until });
@@ -223,6 +231,12 @@ mod tests {
         assert_eq!((begin(&mut challenges, now), challenges.due(now)), (0, None));
         challenges.running.remove(&0);
         assert_eq!(begin(&mut challenges, now), 1);
+        // One that has to do with a record that another has in hand waits.
+        challenges.hooks.push_front((1000, hook(1)));
+        challenges.running.remove(&2);
+        assert!(challenges.next_hook(now).is_some_and(|(id, _)| id != 1000));
+        challenges.running.remove(&1);
+        assert!(challenges.next_hook(now).is_some_and(|(id, _)| id == 1000));
         // What has not begun need not be taken away.
         challenges.recorded = vec![hook(1), hook(99)];
         assert!(challenges.leave_out(99, &hook(99)) && !challenges.leave_out(1, &hook(1)));

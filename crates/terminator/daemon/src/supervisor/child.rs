@@ -137,6 +137,7 @@ impl Child {
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([messages::form_variable()]);
+        process::end_child_with_us(&mut command);
         let stop = Arc::new(Waker::new()?);
         let child = Self {
             number,

@@ -13,7 +13,7 @@ use std::{io, thread};
 
 use sys::beneath::{Identity, Root};
 use sys::channel::{self, Channel};
-use sys::usage;
+use sys::{process, usage};
 
 use super::failure::Failure;
 use super::inheritance::Open;
@@ -103,6 +103,7 @@ impl Readers {
             let mut command = Command::new("/proc/self/exe");
             command.arg0(READER_NAME).arg(READER_ARGUMENT);
             command.envs([messages::form_variable()]);
+            process::end_child_with_us(&mut command);
             let mut process = command.stdin(Stdio::from(theirs)).spawn()?;
             let pid = process.id();
             let bytes = encode(task).map_err(io::Error::other)?;

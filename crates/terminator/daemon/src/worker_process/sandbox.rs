@@ -97,9 +97,8 @@ pub(crate) fn give_up_by(
 }
 
 /// Begins a process whose rights are to be given up: the first that it does. It ends with the
-/// supervisor from here on, also one that is stopped before it has heard a word. One that is
-/// stopped before this line stays, and ends at once if it is let go on, because nobody speaks to
-/// it; for less, the supervisor would have to fork all its memory at each start (`pre_exec`).
+/// supervisor since its fork, also if it is stopped; a file with capabilities undoes that, and here
+/// it is done again.
 ///
 /// The terminal and service managers signal every process; the supervisor says what to do.
 pub(crate) fn begin(name: &str) -> io::Result<()> {

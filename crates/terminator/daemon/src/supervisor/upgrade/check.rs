@@ -243,7 +243,9 @@ fn check(
     mut state: SupervisorState,
     hear: impl Fn(CheckNews),
 ) -> Result<NewProgram, String> {
-    let mut process = command.spawn().map_err(|error| error.to_string())?;
+    // This thread ends after it.
+    let process = sys::process::end_child_with_us(&mut command).spawn();
+    let mut process = process.map_err(|error| error.to_string())?;
     // It has the other end of the channel.
     drop(command);
     let pid = process.id();
@@ -292,7 +294,7 @@ fn program() -> Option<PathBuf> {
 /// Says to the running program, at the other end of the standard input, whether this one would
 /// serve in its place: `errors` gives what is wrong with the configuration, if anything is.
 pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Result<()> {
-    // A file system that hangs does not keep this one behind a supervisor that is gone.
+    // A file with capabilities has undone what the running program has set.
     process::end_with_parent()?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     channel.send(encode(&Release::own()).bytes(), &[])?;
