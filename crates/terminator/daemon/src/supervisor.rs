@@ -161,7 +161,7 @@ fn serve<'a>(
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    messages::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
+    messages::write_in_background().map_err(Failure::host("start a thread"))?;
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;

@@ -156,11 +156,11 @@ async fn answer(
     has_right: &AtomicBool,
 ) -> Answer {
     let verdict = match request.uri().path() {
-        "/healthz" => Some(state.workers().health().await),
+        "/healthz" => Some(state.workers.health().await),
         "/ready" => Some({
             let is_dying = state.dying().is_some();
-            let workers = state.workers();
-            workers.readiness(state.is_draining(), is_dying, state.keys_readiness()).await
+            let keys = state.keys_readiness();
+            state.workers.readiness(state.is_draining(), is_dying, keys).await
         }),
         _ => None,
     };

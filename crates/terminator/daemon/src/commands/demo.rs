@@ -128,19 +128,13 @@ fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Co
         },
         colour: console.colour(),
     });
-    let taken = is_taken(&ended);
+    let is_taken = matches!(&ended, Err(Failure::Listen(failure))
+        if failure.error.kind() == io::ErrorKind::AddrInUse);
     let exit = end_of(ended, console);
-    if taken {
+    if is_taken {
         console.hint("`lariat demo --listen 127.0.0.1:0` takes a free port");
     }
     exit
-}
-
-fn is_taken(ended: &Result<(), Failure>) -> bool {
-    let Err(Failure::Listen(failure)) = ended else {
-        return false;
-    };
-    failure.error.kind() == io::ErrorKind::AddrInUse
 }
 
 fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Console) {

@@ -100,7 +100,7 @@ pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    context: StoreContext,
+    pub(super) context: StoreContext,
     thread: Option<(Sender<ClusterOrder>, Arc<Waker>)>,
 }
 
@@ -125,10 +125,6 @@ impl Cluster {
             tiers,
             thread: None,
         }
-    }
-
-    pub(super) fn facts(&self) -> ClusterFacts {
-        self.context.facts.clone()
     }
 
     /// Nodes of the store may have that name.
