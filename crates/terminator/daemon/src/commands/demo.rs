@@ -405,7 +405,7 @@ mod tests {
     fn the_configuration_is_good() {
         let mut files = config::Recording::default();
         for (name, text) in make_certificates(Ipv4Addr::LOCALHOST.into()).unwrap() {
-            files.insert(&format!("d/{name}"), text.into_bytes());
+            files.insert(format!("d/{name}"), text.into_bytes());
         }
         let options = DemoOptions { listen: loopback(8443), admin: Some(loopback(0)) };
         let source = config::Source::of_text("d/lariat.toml", configuration(options, loopback(80)));
