@@ -86,7 +86,7 @@ use crate::named_servers::ServerName;
 use crate::reader::ConfigSource;
 
 use acme::Acme;
-use child::{Backoff, Child, Heard, SendFault, WORKER};
+use child::{Backoff, Child, Earlier, Heard, SendFault, WORKER};
 use events::{Event, EventQueue};
 use inheritance::{Roots, Sessions, SessionsMemory};
 use key_log::KeyLog;
@@ -98,7 +98,6 @@ use prepared::Prepared;
 use reading::Readers;
 use service_manager::ServiceManager;
 use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
-use upgrade::earlier::Earlier;
 use upgrade::image::{SupervisorOrigin, WayBack, origin};
 use watched::Watched;
 
