@@ -24,9 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::access::Denied;
+use super::document::{JSON_BYTES_MAX, json_within};
 use super::history::Question;
 use super::readiness::Verdict;
-use super::socket::{JSON_BYTES_MAX, json_within};
 use super::state::AdminState;
 
 /// Connections at the same time. A browser opens up to six, a scraper one. When all places are
