@@ -65,17 +65,17 @@ impl Form {
 
 /// Writes in the form that suits the reader from now on, until a configuration names one.
 pub(crate) fn suit_reader() {
-    set_form(Form::of_reader());
+    *lock(&FORM) = Form::of_reader();
 }
 
 /// From now on, messages go where a configuration says, in the form that it names.
 pub(crate) fn configure(control: &ControlOptions) {
-    set_form(match control.messages {
+    *lock(&FORM) = match control.messages {
         MessageForm::Auto => Form::of_reader(),
         MessageForm::Plain => Form::Plain,
         MessageForm::Text => Form::Text,
         MessageForm::Json => Form::Json,
-    });
+    };
     let mut sender = lock(&SENDER);
     let daemon = &control.messages_daemon;
     if sender.as_ref().map(|sender| &sender.daemon) == daemon.as_ref() {
@@ -119,7 +119,7 @@ pub(crate) fn inherit_form() {
     let name = std::env::var(FORM_VARIABLE).unwrap_or_default();
     let forms = [Form::Plain, Form::Text, Form::Json, Form::Priority];
     let found = forms.into_iter().find(|form| format!("{form:?}") == name);
-    found.into_iter().for_each(set_form);
+    found.into_iter().for_each(|form| *lock(&FORM) = form);
 }
 
 /// How a process of this name, which serves the supervisor, ends.
@@ -132,10 +132,6 @@ pub(crate) fn end_of_helper(name: &str, ended: io::Result<()>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn set_form(form: Form) {
-    *lock(&FORM) = form;
 }
 
 /// How messages are written now.
@@ -190,7 +186,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// Something as it is said now, with a line feed.
-pub(crate) fn written(level: Level, text: &str) -> String {
+fn written(level: Level, text: &str) -> String {
     in_form(&said(level, text))
 }
 
@@ -211,7 +207,7 @@ fn in_form(said: &Said) -> String {
 }
 
 /// The message that lines found no place in the queue.
-pub(crate) fn lines_lost(count: u64) -> String {
+fn lines_lost(count: u64) -> String {
     let text = format!("{count} messages were lost: the standard error did not take them");
     written(Level::Warning, &text)
 }
@@ -275,20 +271,19 @@ fn write_lines(lines: String) {
     }
 }
 
-/// From now on lines are written by a thread. To be called after signals have been blocked. `lost`
-/// makes the line that says how many found no place.
+/// From now on lines are written by a thread. To be called after signals have been blocked.
 ///
 /// # Errors
 /// No thread can be started.
-pub(crate) fn write_in_background(lost: fn(u64) -> String) -> io::Result<()> {
-    let queue = Queue::start(StandardError, lost)?;
+pub(crate) fn write_in_background() -> io::Result<()> {
+    let queue = Queue::start(StandardError, lines_lost)?;
     // A second call leaves an idle thread behind, and nothing else.
     let _ = QUEUE.set(queue);
     Ok(())
 }
 
 /// Writes why this process is about to end; if nobody reads it, it ends all the same.
-pub(crate) fn write_last_words(text: String) {
+fn write_last_words(text: String) {
     write_within(StandardError, text, FLUSH_TIME_MAX);
 }
 

@@ -59,13 +59,6 @@ pub(crate) struct AcmeStatus {
     pub(crate) orders: u64,
 }
 
-impl AcmeStatus {
-    /// Whether an operator means it by this: its whole name, or a domain of its own.
-    pub(crate) fn is_meant_by(&self, text: &str) -> bool {
-        self.name == text || self.domains.iter().any(|domain| domain == text)
-    }
-}
-
 /// An operator's order about a certificate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum CertificateChange {

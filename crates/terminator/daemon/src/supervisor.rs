@@ -86,7 +86,7 @@ use crate::named_servers::ServerName;
 use crate::reader::ConfigSource;
 
 use acme::Acme;
-use child::{Backoff, Child, Heard, SendFault, WORKER};
+use child::{Backoff, Child, Earlier, Heard, SendFault, WORKER};
 use events::{Event, EventQueue};
 use inheritance::{Roots, Sessions, SessionsMemory};
 use key_log::KeyLog;
@@ -98,7 +98,6 @@ use prepared::Prepared;
 use reading::Readers;
 use service_manager::ServiceManager;
 use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
-use upgrade::earlier::Earlier;
 use upgrade::image::{SupervisorOrigin, WayBack, origin};
 use watched::Watched;
 
@@ -161,7 +160,7 @@ fn serve<'a>(
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    messages::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
+    messages::write_in_background().map_err(Failure::host("start a thread"))?;
     usage::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     usage::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;

@@ -24,9 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::access::Denied;
+use super::document::{JSON_BYTES_MAX, json_within};
 use super::history::Question;
 use super::readiness::Verdict;
-use super::socket::{JSON_BYTES_MAX, json_within};
 use super::state::AdminState;
 
 /// Connections at the same time. A browser opens up to six, a scraper one. When all places are
@@ -156,11 +156,11 @@ async fn answer(
     has_right: &AtomicBool,
 ) -> Answer {
     let verdict = match request.uri().path() {
-        "/healthz" => Some(state.workers().health().await),
+        "/healthz" => Some(state.workers.health().await),
         "/ready" => Some({
             let is_dying = state.dying().is_some();
-            let workers = state.workers();
-            workers.readiness(state.is_draining(), is_dying, state.keys_readiness()).await
+            let keys = state.keys_readiness();
+            state.workers.readiness(state.is_draining(), is_dying, keys).await
         }),
         _ => None,
     };

@@ -11,10 +11,7 @@ use super::document::{
 };
 use super::units::{Age, Count, Table};
 
-pub(super) fn cluster_text(now: &StatusDocument) -> String {
-    let Some(cluster) = &now.cluster else {
-        return String::new();
-    };
+pub(super) fn cluster_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let mut text = String::new();
     if !cluster.address.is_empty() {
         text.push_str(&peers_text(cluster, now));

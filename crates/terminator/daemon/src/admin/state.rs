@@ -44,7 +44,8 @@ pub(crate) struct AdminState {
     start: StartFacts,
     start_time: SystemTime,
     usage: Usage,
-    workers: Workers,
+    /// Whether the workers go on.
+    pub(crate) workers: Workers,
     facts: Mutex<AdminFacts>,
     history: Mutex<History>,
     descriptors: Mutex<DescriptorWatch>,
@@ -165,11 +166,6 @@ impl AdminState {
     pub(crate) fn workers_begun(&self, plane: &Plane) {
         self.workers.begun(plane.heartbeat());
         self.facts().sources = plane.sources();
-    }
-
-    /// Whether the workers go on.
-    pub(crate) fn workers(&self) -> &Workers {
-        &self.workers
     }
 
     /// How worker processes died before this one, until it has lived long enough.

@@ -17,7 +17,7 @@ use super::document::{
 };
 use super::paragraphs::{acme_text, cluster_text};
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
-use crate::status_parts::UpgradeStatus;
+use crate::status_parts::{KernelTlsStatus, UpgradeStatus};
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;
@@ -28,20 +28,13 @@ const CELL_CHARACTERS_MAX: usize = 264;
 /// The document as text. With an earlier document of the same process it has rates too.
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
-    let mut out = String::new();
-    let parts = [
-        header(now),
-        reloads(now),
-        upgrade(now),
-        log(now),
-        key_log(now),
-        ech(now),
-        key_process(now),
-        kernel_tls(now),
-    ];
-    for part in parts {
-        out.push_str(&part);
-    }
+    let mut out = header(now) + &reloads(now);
+    out.extend(now.upgrade.as_ref().map(upgrade));
+    out.push_str(&log(now));
+    out.extend(now.key_log.as_ref().map(key_log));
+    out.extend(now.ech.as_ref().map(|status| ech(status, now.time_ms)));
+    out.extend(now.key_process.as_ref().map(key_process));
+    out.extend(now.kernel_tls.as_ref().map(kernel_tls));
     for service in &now.services {
         let before = past.as_ref().and_then(|past| past.service(&service.name));
         out.push_str(&service_text(now, service, before));
@@ -51,7 +44,7 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
         writeln!(out, "\n{more} services more are not shown: there is no room for them").ok();
     }
     out.push_str(&acme_text(now));
-    out.push_str(&cluster_text(now));
+    out.extend(now.cluster.as_ref().map(|cluster| cluster_text(cluster, now)));
     out.push_str(&workers_text(now, past.as_ref()));
     out
 }
@@ -167,10 +160,8 @@ fn reloads(now: &StatusDocument) -> String {
     }
 }
 
-fn upgrade(now: &StatusDocument) -> String {
-    let Some(UpgradeStatus { since_ms, until_ms, stage, .. }) = &now.upgrade else {
-        return String::new();
-    };
+fn upgrade(status: &UpgradeStatus) -> String {
+    let UpgradeStatus { since_ms, until_ms, stage, .. } = status;
     let until = until_ms.map(|until| format!(", until {} at the latest", Time(until / 1000)));
     let until = until.unwrap_or_default();
     format!("UPGRADE since {}: {stage}{until}\n", Time(since_ms / 1000))
@@ -189,10 +180,8 @@ fn log(now: &StatusDocument) -> String {
     }
 }
 
-fn key_log(now: &StatusDocument) -> String {
-    let Some(KeyLogStatus { path, services, lines, dropped }) = &now.key_log else {
-        return String::new();
-    };
+fn key_log(status: &KeyLogStatus) -> String {
+    let KeyLogStatus { path, services, lines, dropped } = status;
     let services = services.join(", ");
     format!(
         "KEY LOG: secrets of {services} go to {path} (process.key-log): {lines} lines, {dropped} \
@@ -200,13 +189,10 @@ fn key_log(now: &StatusDocument) -> String {
     )
 }
 
-fn ech(now: &StatusDocument) -> String {
-    let Some(EchStatus { public_name, keys }) = &now.ech else {
-        return String::new();
-    };
+fn ech(EchStatus { public_name, keys }: &EchStatus, now_ms: u64) -> String {
     let is_published = |key: &&EchKeyStatus| {
-        let from_now_on = key.published_from_ms.is_none_or(|from| from <= now.time_ms);
-        from_now_on && key.published_until_ms.is_none_or(|until| until > now.time_ms)
+        let from_now_on = key.published_from_ms.is_none_or(|from| from <= now_ms);
+        from_now_on && key.published_until_ms.is_none_or(|until| until > now_ms)
     };
     let mut text = format!("ECH for {public_name}:");
     // Of keys from files all are published.
@@ -224,10 +210,7 @@ fn ech(now: &StatusDocument) -> String {
     text
 }
 
-fn key_process(now: &StatusDocument) -> String {
-    let Some(status) = &now.key_process else {
-        return String::new();
-    };
+fn key_process(status: &KeyProcessStatus) -> String {
     let KeyProcessStatus { processes, signed, late, failed, waiting_us } = status;
     let mean = waiting_us / (signed + late + failed).max(1);
     let mut text = format!(
@@ -253,13 +236,10 @@ fn key_process(now: &StatusDocument) -> String {
     text
 }
 
-fn kernel_tls(now: &StatusDocument) -> String {
-    let Some(kernel_tls) = &now.kernel_tls else {
-        return String::new();
-    };
-    let word = if kernel_tls.available { "yes" } else { "no" };
-    let mut text = format!("kernel TLS: {word}: {}\n", kernel_tls.sentence);
-    if let Some(remedy) = &kernel_tls.remedy {
+fn kernel_tls(status: &KernelTlsStatus) -> String {
+    let word = if status.available { "yes" } else { "no" };
+    let mut text = format!("kernel TLS: {word}: {}\n", status.sentence);
+    if let Some(remedy) = &status.remedy {
         push(&mut text, format_args!("  hint: {remedy}\n"));
     }
     text

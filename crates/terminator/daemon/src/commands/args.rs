@@ -259,7 +259,7 @@ pub(crate) enum TerminatorCommand {
     Text(String),
     /// Be a process of a supervisor.
     #[command(skip)]
-    Helper(fn() -> ExitCode),
+    Helper(HelperRun),
 }
 
 /// The table of the configuration, whose flags `serve` and `check` take.
@@ -415,8 +415,10 @@ pub(crate) fn exit_codes() -> String {
     codes.concat()
 }
 
+pub(crate) type HelperRun = fn() -> ExitCode;
+
 /// The processes that a supervisor starts, each by its first argument.
-const HELPERS: [(&str, fn() -> ExitCode); 6] = [
+const HELPERS: [(&str, HelperRun); 6] = [
     (handover::WORKER_ARGUMENT, worker_process::run),
     (reader::READER_ARGUMENT, reader::run),
     (resolve::RESOLVER_ARGUMENT, resolve::run),

@@ -59,7 +59,9 @@ impl Console {
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         let mut counts: BTreeMap<Likeness<'_>, usize> = BTreeMap::new();
         for diagnostic in diagnostics {
-            let count = counts.entry(likeness(diagnostic)).or_default();
+            let Diagnostic { severity, subject, hint, .. } = diagnostic;
+            let likeness = (*severity, subject.as_deref(), hint.as_deref());
+            let count = counts.entry(likeness).or_default();
             *count += 1;
             if *count <= ALIKE_SHOWN_MAX {
                 write_line(format_args!("{}\n", diagnostic.render(self.paint.colour)));
@@ -103,10 +105,6 @@ impl Console {
 /// Diagnostics with the same of these are alike: messages name the file or the service that they
 /// are about.
 type Likeness<'a> = (Severity, Option<&'a str>, Option<&'a str>);
-
-fn likeness(one: &Diagnostic) -> Likeness<'_> {
-    (one.severity, one.subject.as_deref(), one.hint.as_deref())
-}
 
 fn has_severity(text: &str) -> bool {
     ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity))

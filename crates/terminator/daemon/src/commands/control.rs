@@ -197,23 +197,14 @@ impl ControlError {
         }
         match self {
             Self::Absent { .. } | Self::Silent { .. } => Exit::NotRunning,
-            // Another code than that of one that does not run, which scripts take for no failure.
-            Self::Mute { .. }
-            | Self::Closed { .. }
-            | Self::Foreign(_)
-            | Self::Strange { .. }
-            | Self::TooLong { .. }
-            | Self::NoSupervisor { .. }
-            | Self::Unseen { .. }
-            | Self::Forbidden { .. }
-            | Self::Older { .. }
-            | Self::Ended { .. } => Exit::Failed,
             Self::NoServer { .. }
             | Self::LeftOut { .. }
             | Self::NoCertificate { .. }
             | Self::NoneToRevoke { .. }
             | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
+            // Another code than that of one that does not run, which scripts take for no failure.
+            _ => Exit::Failed,
         }
     }
 }

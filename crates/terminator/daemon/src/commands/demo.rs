@@ -128,19 +128,13 @@ fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Co
         },
         colour: console.colour(),
     });
-    let taken = is_taken(&ended);
+    let is_taken = matches!(&ended, Err(Failure::Listen(failure))
+        if failure.error.kind() == io::ErrorKind::AddrInUse);
     let exit = end_of(ended, console);
-    if taken {
+    if is_taken {
         console.hint("`lariat demo --listen 127.0.0.1:0` takes a free port");
     }
     exit
-}
-
-fn is_taken(ended: &Result<(), Failure>) -> bool {
-    let Err(Failure::Listen(failure)) = ended else {
-        return false;
-    };
-    failure.error.kind() == io::ErrorKind::AddrInUse
 }
 
 fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Console) {
@@ -411,7 +405,7 @@ mod tests {
     fn the_configuration_is_good() {
         let mut files = config::Recording::default();
         for (name, text) in make_certificates(Ipv4Addr::LOCALHOST.into()).unwrap() {
-            files.insert(&format!("d/{name}"), text.into_bytes());
+            files.insert(format!("d/{name}"), text.into_bytes());
         }
         let options = DemoOptions { listen: loopback(8443), admin: Some(loopback(0)) };
         let source = config::Source::of_text("d/lariat.toml", configuration(options, loopback(80)));

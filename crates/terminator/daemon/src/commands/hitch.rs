@@ -80,13 +80,14 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
             let _ = sys::process::new_session();
         }
         let hosts = import.setting("dbg-listen").map(PathBuf::from);
-        return one_of_two(serve::run_and_tell(source, console, |started| {
+        let exit = serve::run_and_tell(source, console, |started| {
             serve::tell(started);
             // At each reload too.
             if let Some(hosts) = &hosts {
                 write_hosts(hosts, started, console);
             }
-        }));
+        });
+        return if exit == Exit::Success { exit } else { Exit::Failed };
     };
     match ended {
         Ok(()) => Exit::Success,
@@ -95,10 +96,6 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
             Exit::Failed
         }
     }
-}
-
-fn one_of_two(exit: Exit) -> Exit {
-    if exit == Exit::Success { exit } else { Exit::Failed }
 }
 
 /// Findings for a start that hitch would refuse: faults, and options that are not mapped.

@@ -332,7 +332,9 @@ fn certificate_in<'d>(
     document: &'d StatusDocument,
     name: &str,
 ) -> Result<&'d AcmeStatus, ControlError> {
-    if let Some(found) = document.acme.iter().find(|one| one.is_meant_by(name)) {
+    let is_meant =
+        |one: &&AcmeStatus| one.name == name || one.domains.iter().any(|one| one == name);
+    if let Some(found) = document.acme.iter().find(is_meant) {
         return Ok(found);
     }
     let names = document.acme.iter().flat_map(|one| {

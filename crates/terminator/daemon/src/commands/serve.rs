@@ -134,50 +134,29 @@ fn exit_of(failure: &Failure) -> Exit {
         | Failure::Right(_)
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::StatusSocket(_) => Exit::Listen,
-        Failure::Host { .. }
-        | Failure::Slow { .. }
-        | Failure::ReaderDied(_)
-        | Failure::ReadersStuck(_)
-        | Failure::Rights(_)
-        | Failure::Upgrade(_)
-        | Failure::Lacking(_)
-        | Failure::Died { .. } => Exit::Failed,
+        _ => Exit::Failed,
     }
 }
 
 /// The one who started the program reads the standard error; its log daemon is told as well.
 fn report(failure: &Failure, console: Console) {
-    let is_plain = messages::form() == Form::Plain;
-    let say = |level, text: &str| {
-        messages::send(level, text);
-        if !is_plain {
-            messages::write(level, text);
-        }
+    let texts: Vec<_> = match failure {
+        Failure::Config(diagnostics) => diagnostics.iter().map(ToString::to_string).collect(),
+        other => vec![other.to_string()],
     };
+    let is_plain = messages::form() == Form::Plain;
+    for text in &texts {
+        let (level, rest) = Level::split(text).unwrap_or((Level::Error, text));
+        messages::send(level, rest);
+        if !is_plain {
+            messages::write(level, rest);
+        }
+    }
     match failure {
-        Failure::Config(diagnostics) => {
-            for one in diagnostics {
-                let text = one.to_string();
-                let (level, rest) = Level::split(&text).unwrap_or((Level::Error, &text));
-                say(level, rest);
-            }
-            if is_plain {
-                console.diagnostics(diagnostics);
-            }
-        }
-        Failure::Plan(text) => {
-            let (level, rest) = Level::split(text).unwrap_or((Level::Error, text));
-            say(level, rest);
-            if is_plain {
-                console.refusal(text);
-            }
-        }
-        other => {
-            say(Level::Error, &other.to_string());
-            if is_plain {
-                console.error(other);
-            }
-        }
+        _ if !is_plain => {}
+        Failure::Config(diagnostics) => console.diagnostics(diagnostics),
+        Failure::Plan(text) => console.refusal(text),
+        other => console.error(other),
     }
 }
 

@@ -5,10 +5,9 @@ use std::time::Instant;
 use telemetry::message::Level;
 use tls::key_log::KeyLines;
 
-use super::child::{Child, Heard};
+use super::child::{Child, Earlier, Heard};
 use super::failure::Failure;
 use super::own_sockets::ClusterSocket;
-use super::upgrade::earlier::Earlier;
 use super::{ANSWER_TIME_MAX, Due, Phase, Started, Supervisor};
 use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};

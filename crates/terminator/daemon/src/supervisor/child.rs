@@ -1,22 +1,24 @@
 //! A process of this program with another task: starting it, speaking to it, hearing from it,
-//! ending it, and starting another after it has died, at once or later and later.
+//! ending it, and starting another after it has died, at once or later and later. And worker
+//! processes that a program before this one has started: one that serves until ours does, and those
+//! that drain.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sys::channel::{self, Channel};
 use sys::epoll::Waker;
-use sys::{process, signal};
+use sys::{clock, process, signal};
 
+use super::upgrade::state::WorkerState;
 use crate::handover::{
-    ANSWER_BYTES_MAX, ProcessMessageForm, STEADY_AFTER, Secret, WORKER_ARGUMENT, WORKER_NAME,
+    ANSWER_BYTES_MAX, Order, ProcessMessageForm, STEADY_AFTER, Secret, WORKER_ARGUMENT, WORKER_NAME,
 };
 use crate::messages::{self, error};
 
@@ -355,10 +357,67 @@ impl Backoff {
     }
 }
 
+/// The time that a worker process may take beyond the drain's to close what is left.
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// A worker process of a program before.
+pub(crate) struct Earlier {
+    pub(crate) child: Child,
+    /// `None` = it serves.
+    pub(crate) drains_until: Option<Instant>,
+}
+
+/// The same for the next program.
+pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
+    let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
+    let at = left.map(|left| (clock::monotonic() + left).as_millis());
+    WorkerState {
+        number: child.number(),
+        pid: child.pid(),
+        drains_until_ms: at.map(|at| u64::try_from(at).unwrap_or(u64::MAX)),
+    }
+}
+
+impl Earlier {
+    /// Worker processes of the program before, with the ways to them.
+    pub(crate) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
+        let each = states.iter().zip(channels).map(|(state, channel)| {
+            let left = state
+                .drains_until_ms
+                .map(|at| Duration::from_millis(at).saturating_sub(clock::monotonic()));
+            Ok(Self {
+                child: Child::lent((state.number, state.pid), &WORKER, channel)?,
+                drains_until: left.map(|left| Instant::now() + left),
+            })
+        });
+        each.collect()
+    }
+
+    /// Whether it is the one that serves until ours does.
+    pub(crate) fn serves(&self) -> bool {
+        self.drains_until.is_none()
+    }
+
+    /// It is ours from now on, and to drain.
+    pub(crate) fn drain(&mut self, time: Duration) {
+        self.child.keep();
+        if !self.serves() {
+            return;
+        }
+        self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
+        let is_replaced = true;
+        // One that takes no order ends, which is heard.
+        if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
+            self.child.kill();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::handover::Answer;
+
+    use super::*;
 
     #[test]
     fn an_order_that_cannot_be_sent_leaves_its_process_alone() {

@@ -66,7 +66,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn tend_manager(&mut self, now: Instant) {
-        if self.manager.notifier.due().is_some_and(|due| due <= now) {
+        if self.manager.notifier.retry.is_some_and(|due| due <= now) {
             self.manager.notifier.send_waiting();
         }
         if self.manager.look.is_none_or(|look| look > now) {

@@ -48,7 +48,7 @@ impl ServiceManager {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.look.into_iter().chain(self.notifier.due()).min()
+        self.look.into_iter().chain(self.notifier.retry).min()
     }
 
     /// The time between questions to the worker process.

@@ -11,7 +11,7 @@ use wire::address::Address;
 
 use super::acme::Acme;
 use super::answers::say_ended;
-use super::child::Backoff;
+use super::child::{Backoff, DRAIN_GRACE, Earlier};
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::inheritance::{Roots, Sessions};
@@ -26,7 +26,6 @@ use super::reload::{say_each, warnings_of};
 use super::service_manager::ServiceManager;
 use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::check::Upgrading;
-use super::upgrade::earlier::{DRAIN_GRACE, Earlier};
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
 use super::upgrade::state::{HookState, Inherited, InheritedImage, KeyProcessState};
 use super::watched::Watched;

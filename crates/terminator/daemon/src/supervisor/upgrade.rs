@@ -8,7 +8,6 @@
 //! it had.
 
 pub(super) mod check;
-pub(super) mod earlier;
 pub(super) mod image;
 pub(super) mod state;
 
@@ -20,7 +19,7 @@ use sys::signal::{self, Signal};
 use telemetry::message::Level;
 use telemetry::printable::line;
 
-use super::child::{Child, Heard};
+use super::child::{Child, Earlier, Heard, state_of};
 use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
@@ -32,7 +31,6 @@ use crate::reader::Found;
 use crate::status_parts::UpgradeStatus;
 
 use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME_MAX, Upgrade};
-use earlier::{Earlier, state_of};
 use image::OwnState;
 use state::{ImageState, Release, SupervisorState};
 

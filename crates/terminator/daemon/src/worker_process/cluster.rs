@@ -98,7 +98,7 @@ pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    context: StoreContext,
+    pub(super) context: StoreContext,
     thread: Option<(Sender<ClusterOrder>, Arc<Waker>)>,
 }
 
@@ -123,10 +123,6 @@ impl Cluster {
             tiers,
             thread: None,
         }
-    }
-
-    pub(super) fn facts(&self) -> ClusterFacts {
-        self.context.facts.clone()
     }
 
     /// Nodes of the store may have that name.

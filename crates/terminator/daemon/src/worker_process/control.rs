@@ -158,12 +158,12 @@ impl Control {
             built.plan.clone(),
             listeners,
             registry,
-            Arc::clone(log.queue()),
+            Arc::clone(&log.queue),
             !serve.waits,
         )?;
         admin.workers_begun(&plane);
         let cluster = Cluster::new(&inheritance, (sayer(&channel), passer_on(&channel)));
-        admin.facts().cluster = cluster.facts();
+        admin.facts().cluster = cluster.context.facts.clone();
         let mut control = Self {
             channel,
             plane,
@@ -215,7 +215,7 @@ impl Control {
                 kept.map_or(Ok(()), |why| say(&self.channel, &Answer::warned(vec![why])))?;
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
-                targets.for_each(|target| self.log.aim().set(target));
+                targets.for_each(|target| self.log.aim.set(target));
             }
             (Order::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
             (Order::Pause, _) => self.pause().await?,
@@ -241,7 +241,7 @@ impl Control {
         };
         self.log_output = built.log_output.clone();
         if let Some(target) = built.descriptors.log.take() {
-            self.log.aim().set(Target::of(&self.log_output, target));
+            self.log.aim.set(Target::of(&self.log_output, target));
         }
         let listeners = std::mem::take(&mut built.listeners);
         self.plane.replace(built.plan.clone(), listeners);
@@ -300,7 +300,7 @@ impl Control {
     fn say_when_well(&self) {
         let (channel, admin) = (Arc::clone(&self.channel), Arc::clone(&self.admin));
         tokio::spawn(async move {
-            admin.workers().all_answer().await;
+            admin.workers.all_answer().await;
             let connections = admin.connections_open();
             // Without a supervisor this process ends.
             let _ = say(&channel, &Answer::Alive { connections });
@@ -388,7 +388,7 @@ impl Control {
         drop(self.checks);
         let (plane, log, output) = (self.plane, self.log, self.log_output);
         let (closer, servers) = (plane.session_closer(), self.servers);
-        let aim = log.aim().clone();
+        let aim = log.aim.clone();
         let finish = move || {
             let ended = plane.join();
             (ended, log.finish(LOG_FLUSH_TIME_MAX))

@@ -102,8 +102,8 @@ impl Aim {
 }
 
 pub(super) struct Log {
-    queue: Arc<LineQueue>,
-    aim: Aim,
+    pub(super) queue: Arc<LineQueue>,
+    pub(super) aim: Aim,
     ended: Receiver<()>,
     stall: Arc<Mutex<Stall>>,
 }
@@ -126,14 +126,6 @@ impl Log {
         };
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
         Ok(Self { queue, aim, ended, stall })
-    }
-
-    pub(super) fn queue(&self) -> &Arc<LineQueue> {
-        &self.queue
-    }
-
-    pub(super) fn aim(&self) -> &Aim {
-        &self.aim
     }
 
     /// Makes a panic, which ends the process, wait until the lines of others are written.
@@ -426,13 +418,13 @@ mod tests {
         let (mut first, first_end) = io::pipe().unwrap();
         let (mut second, second_end) = io::pipe().unwrap();
         let log = Log::start(stream(first_end), |news| panic!("{news:?}")).unwrap();
-        log.queue().append(&mut b"one\n".to_vec());
+        log.queue.append(&mut b"one\n".to_vec());
         let mut line = [0; 4];
         first.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"one\n");
 
-        log.aim().set(stream(second_end));
-        log.queue().append(&mut b"two\n".to_vec());
+        log.aim.set(stream(second_end));
+        log.queue.append(&mut b"two\n".to_vec());
         log.finish(PATIENCE);
         let mut rest = String::new();
         second.read_to_string(&mut rest).unwrap();
@@ -447,7 +439,7 @@ mod tests {
         let report = move |news| reports.send(news).unwrap();
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let log = Log::start(stream(full), report).unwrap();
-        log.queue().append(&mut b"lost\n".to_vec());
+        log.queue.append(&mut b"lost\n".to_vec());
         let next = || news.recv_timeout(PATIENCE).unwrap();
         let lost = |news, expected| match news {
             LogNews::Lost { bytes, why } => {
@@ -460,11 +452,11 @@ mod tests {
         assert!(
             matches!(next(), LogNews::Message(Level::Warning, text) if text.contains("; 5 bytes"))
         );
-        log.queue().append(&mut b"as well\n".to_vec());
+        log.queue.append(&mut b"as well\n".to_vec());
         lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
-        log.aim().set(stream(end));
-        log.queue().append(&mut b"kept\n".to_vec());
+        log.aim.set(stream(end));
+        log.queue.append(&mut b"kept\n".to_vec());
         assert_eq!(next(), LogNews::Recovered);
         assert!(
             matches!(next(), LogNews::Message(Level::Notice, text) if text.contains("; 8 more bytes"))
@@ -492,7 +484,7 @@ mod tests {
     fn a_target_that_blocks_holds_nobody() {
         let (_reader, end) = io::pipe().unwrap();
         let log = Log::start(stream(end), drop).unwrap();
-        log.queue().append(&mut vec![b'x'; 1 << 20]);
+        log.queue.append(&mut vec![b'x'; 1 << 20]);
         log.finish(Duration::from_millis(1));
     }
 
@@ -502,7 +494,7 @@ mod tests {
         let (reports, news) = channel();
         let report = move |news| reports.send(news).unwrap();
         let log = Log::start(stream(end), report).unwrap();
-        log.queue().append(&mut vec![b'x'; 1 << 20]);
+        log.queue.append(&mut vec![b'x'; 1 << 20]);
         let (begin, mut notes) = (Instant::now(), Vec::new());
         let said = loop {
             let later = Instant::now() + STALL_TIME;

@@ -91,7 +91,8 @@ pub(crate) struct Notifier {
     /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
     pub(crate) watchdog: Option<Duration>,
     waiting: VecDeque<(String, Vec<OwnedFd>)>,
-    retry: Option<Instant>,
+    /// When [`Self::send_waiting`] is worth a try.
+    pub(crate) retry: Option<Instant>,
     /// The manager could not be told something.
     has_failed: bool,
 }
@@ -132,8 +133,8 @@ impl Notifier {
     /// Tells the manager these things at once, after all that was said before.
     pub(crate) fn send(&mut self, notices: &[Notice]) {
         let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
-        let waiting = self.waiting.iter();
-        if waiting.filter(|(text, _)| !is_about_keeping(text)).count() < WAITING_MAX {
+        let others = self.waiting.iter().filter(|(text, _)| !text.starts_with("FDSTORE"));
+        if others.count() < WAITING_MAX {
             self.queue(lines.join("\n"), Vec::new());
         }
     }
@@ -174,11 +175,6 @@ impl Notifier {
         }
     }
 
-    /// When [`Self::send_waiting`] is worth a try.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.retry
-    }
-
     /// Sends what waits for a place in the manager's queue.
     pub(crate) fn send_waiting(&mut self) {
         self.retry = None;
@@ -205,10 +201,6 @@ impl Notifier {
             ));
         }
     }
-}
-
-fn is_about_keeping(text: &str) -> bool {
-    text.starts_with("FDSTORE")
 }
 
 /// A socket's unit has a handful, and the descriptor store one for each address and worker.
@@ -393,7 +385,7 @@ mod tests {
         let told = received(&manager).unwrap();
         let time = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
         assert!(time.parse::<u128>().unwrap() >= before, "{told}");
-        assert!(!notifier.has_failed && notifier.due().is_none());
+        assert!(!notifier.has_failed && notifier.retry.is_none());
     }
 
     #[test]
@@ -409,7 +401,7 @@ mod tests {
         for name in ["/no/such/socket", &missing, "vsock:2:1", "notify", &long] {
             let mut notifier = Notifier::to(OsStr::new(name));
             notifier.send(&[Notice::Ready]);
-            assert!(notifier.has_failed && notifier.due().is_none(), "{name}");
+            assert!(notifier.has_failed && notifier.retry.is_none(), "{name}");
         }
     }
 
@@ -419,7 +411,7 @@ mod tests {
         let manager = receiver(&name[1..]);
         let mut notifier = Notifier::to(OsStr::new(&name));
         let mut sent = 0;
-        while notifier.due().is_none() {
+        while notifier.retry.is_none() {
             notifier.send(&[Notice::Status(sent.to_string())]);
             sent += 1;
             assert!(sent < 100_000, "a queue has an end");
@@ -434,6 +426,6 @@ mod tests {
         }
         assert_eq!(told[sent - 1], format!("STATUS={}", sent - 1));
         assert!(told[sent..].iter().all(|one| one == "READY=1"));
-        assert!(notifier.due().is_none() && received(&manager).is_none());
+        assert!(notifier.retry.is_none() && received(&manager).is_none());
     }
 }
