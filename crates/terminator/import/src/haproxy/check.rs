@@ -147,8 +147,7 @@ impl CheckTransport {
                     "default" | "linger" => {}
                     "ssl" => has_tls = true,
                     "port" => {
-                        let words = words.next().into_iter().cloned().collect();
-                        port = Some(Statement { words, ..written.clone() });
+                        port = Some(written.with(words.next().cloned()));
                     }
                     word => {
                         other = Some(word);

@@ -196,10 +196,8 @@ impl ServiceSockets<'_> {
                 import.service.push("front.accept-proxy", *network, origin());
             }
             let note = if all.is_empty() {
-                import.service.remark(
-                    "front.accept-proxy",
-                    "Name the networks of your load balancers alone.",
-                );
+                let remark = "Name the networks of your load balancers alone.";
+                import.remark("front.accept-proxy", remark);
                 "every address may send a header, as with nginx: name your load balancers"
             } else {
                 "an address that set_real_ip_from does not name is refused"
