@@ -151,18 +151,15 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
         return written.domains.fail(format!("lists {} domains", domains.len()), hint);
     }
     let is_wildcard = |domain: &&String| domain.starts_with("*.");
-    if let (Some(domain), false) =
-        (domains.iter().find(is_wildcard), matches!(challenge, AcmeChallenge::Dns { .. }))
-    {
+    let is_address = |domain: &&String| domain.parse::<IpAddr>().is_ok();
+    let is_dns = matches!(challenge, AcmeChallenge::Dns { .. });
+    if let (Some(domain), false) = (domains.iter().find(is_wildcard), is_dns) {
         let message =
             format!("\"{domain}\" stands for names that only the DNS can prove to be ours");
         let hint = "add challenge = { dns = \"PROGRAM\" }, or list names";
         return written.domains.fail(message, hint);
     }
-    if let (Some(domain), true) = (
-        domains.iter().find(|domain| domain.parse::<IpAddr>().is_ok()),
-        matches!(challenge, AcmeChallenge::Dns { .. }),
-    ) {
+    if let (Some(domain), true) = (domains.iter().find(is_address), is_dns) {
         let message = format!("{domain} is an address, which the DNS cannot prove to be ours");
         return written.domains.fail(message, "give it a service with another `challenge`");
     }

@@ -180,17 +180,14 @@ fn key_of_addresses(
     condition: Option<&RuleCondition>,
     options: &Statements,
 ) -> Option<&'static str> {
+    use AclQuestion::Sources;
     let mut rules = options.all("tcp-request connection");
     let is_closed = rules.any(|rule| rule.words == ["reject"]);
     match (words.first()?.as_str(), condition.map(RuleCondition::only)) {
-        ("reject", Some(Some((false, AclQuestion::Sources(_))))) => Some("service.front.deny"),
-        ("reject", Some(Some((true, AclQuestion::Sources(_))))) => Some("service.front.allow"),
-        ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => {
-            Some("service.front.allow")
-        }
-        ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => {
-            Some("service.front.accept-proxy")
-        }
+        ("reject", Some(Some((false, Sources(_))))) => Some("service.front.deny"),
+        ("reject", Some(Some((true, Sources(_))))) => Some("service.front.allow"),
+        ("accept", Some(Some((false, Sources(_))))) if is_closed => Some("service.front.allow"),
+        ("expect-proxy", Some(Some((false, Sources(_))))) => Some("service.front.accept-proxy"),
         ("reject", None) => Some("service.front.allow"),
         _ => None,
     }

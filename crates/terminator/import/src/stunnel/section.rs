@@ -28,6 +28,11 @@ impl StunnelSection {
         Self { options: defaults.and(&self.options), ..self.clone() }
     }
 
+    /// Stands for an option that nobody wrote.
+    pub(super) fn lacking(&self, option: &str) -> Statement {
+        Statement::new(&self.place, option, vec!["(not written)".to_owned()])
+    }
+
     /// Whether its clients speak plaintext, and its servers TLS.
     pub(super) fn is_client(&self) -> bool {
         self.options.is_on("client")

@@ -49,20 +49,6 @@ pub(super) fn write(
     import.leave_out(&of, unfit);
 }
 
-/// Reports what the section as a whole lacks.
-fn lacks_option(
-    section: &StunnelSection,
-    import: &mut Import,
-    (option, word): (&str, &str),
-    why: &str,
-    remedy: &str,
-) {
-    import.lacks(&Statement::new(&section.place, option, vec![word.to_owned()]), why, remedy);
-}
-
-/// Stands for the value of an option that nobody wrote.
-const NOT_WRITTEN: &str = "(not written)";
-
 /// Does what one option alone says.
 fn take(section: &StunnelSection, import: &mut Import, (name, written): (&str, &Statement)) {
     let value = written.value();
@@ -141,7 +127,7 @@ fn write_listen(
     let Some(written) = section.options.find("accept").or_else(of_primary) else {
         let why = "programs and inetd do not start Lariat for a connection";
         let remedy = "write the address to listen at";
-        lacks_option(section, import, ("accept", NOT_WRITTEN), why, remedy);
+        import.lacks(&section.lacking("accept"), why, remedy);
         return false;
     };
     match accept_address(&written.value(), import.files) {
@@ -187,8 +173,7 @@ fn write_servers(
     let written = options.find("failover");
     import.joined(written, if in_turn { "service.back.balance" } else { "backup = true" }, "");
     if all.is_empty() && options.find("exec").is_none() {
-        let named = ("connect", NOT_WRITTEN);
-        lacks_option(section, import, named, "no server is named", "write its address");
+        import.lacks(&section.lacking("connect"), "no server is named", "write its address");
     }
     !all.is_empty()
 }
