@@ -87,7 +87,7 @@ pub(crate) struct Statement {
 }
 
 /// A statement is a list of itself, because what is done with one is done with all of an option.
-impl<'s> IntoIterator for &'s Statement {
+impl IntoIterator for &Statement {
     type Item = Self;
     type IntoIter = std::iter::Once<Self>;
 

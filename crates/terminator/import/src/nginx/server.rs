@@ -123,7 +123,7 @@ impl ServerBlock<'_> {
             let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
             return Err(Unfit::new(why, BEHIND));
         };
-        if let Some(written) = self.guards.passed_by(self.section, self.server, &self.options) {
+        if let Some(written) = self.guards.passed_by(self.section, self.server, self.options) {
             let Statement { place, option, .. } = written;
             let why = format!(
                 "requests whose field Host names another server would pass by its \
@@ -172,7 +172,7 @@ impl ServerBlock<'_> {
         let mut target = NginxTarget::read(&route.target, is_http)?;
         target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
         self.begin(import, &route.names, &target.address);
-        let options = &self.options;
+        let options = self.options;
         let mut is_whole = self.write_access(import);
         if self.sockets.traits.has_tls {
             is_whole &= tls::write_front(options, import, is_http);
@@ -290,8 +290,8 @@ impl ServerBlock<'_> {
         let to = if port.is_empty() { "https".to_owned() } else { format!("https:{port}") };
         let note = "301 for GET and HEAD, and 308 for other methods";
         import.put("service.front.redirect", to, written, note);
-        tls::report_unused(&self.options, import, "ssl");
-        tls::report_unused(&self.options, import, "proxy_ssl");
+        tls::report_unused(self.options, import, "ssl");
+        tls::report_unused(self.options, import, "proxy_ssl");
         for (name, written) in self.options.iter() {
             if name == "proxy_pass" {
                 import.mapped(written, "without effect: all requests are redirected");
@@ -360,7 +360,7 @@ impl ServerBlock<'_> {
 
     /// The directives that stand for themselves, and those that are left.
     fn write_rest(&self, import: &mut Import, route: &NginxRoute) {
-        let options = &self.options;
+        let options = self.options;
         for (name, written) in options.iter() {
             let is_key = meanings::find(Predecessor::Nginx, name)
                 .filter(|one| matches!(one.sense, Sense::Key { .. }));
