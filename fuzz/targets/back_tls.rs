@@ -145,10 +145,6 @@ impl<'c> Play<'c> {
         play
     }
 
-    fn handle(&mut self, event: Event) {
-        self.subject.handle(event);
-    }
-
     fn perform(&mut self, script: &[u8]) {
         for step in script.chunks_exact(3).take(STEPS_MAX) {
             let (action, a, b) = (step[0] % 14, step[1], step[2]);
@@ -212,7 +208,7 @@ impl<'c> Play<'c> {
     fn exchange(&mut self, most: usize) {
         let pending = self.subject.flow.back_pending().concat();
         if !pending.is_empty() {
-            self.handle(Event::BackSent(pending.len()));
+            self.subject.handle(Event::BackSent(pending.len()));
             if let Some(server) = self.server.as_mut().filter(|_| !self.is_server_broken) {
                 let was_handshaking = server.is_handshaking();
                 let heard = server.hear(&pending, &mut self.got_by_server);
@@ -227,7 +223,7 @@ impl<'c> Play<'c> {
         let room = pieces.next().expect("there is room");
         let count = self.subject.wire.deliver(room, most);
         drop(pieces);
-        self.handle(Event::BackReceived(match count {
+        self.subject.handle(Event::BackReceived(match count {
             0 => Received::Nothing,
             count => Received::Bytes(count),
         }));
@@ -238,7 +234,7 @@ impl<'c> Play<'c> {
         let bytes = self.subject.flow.front_pending().to_vec();
         if !bytes.is_empty() {
             self.got_by_client.extend(&bytes);
-            self.handle(Event::FrontSent(bytes.len()));
+            self.subject.handle(Event::FrontSent(bytes.len()));
         }
     }
 
@@ -248,7 +244,7 @@ impl<'c> Play<'c> {
         room[..count].fill(OF_CLIENT);
         if count > 0 {
             self.sent += count;
-            self.handle(Event::FrontReceived(Received::Bytes(count)));
+            self.subject.handle(Event::FrontReceived(Received::Bytes(count)));
         }
     }
 
@@ -262,9 +258,9 @@ impl<'c> Play<'c> {
     /// The server's stream ends in one of the ways that there are.
     fn end_server(&mut self, how: usize) {
         match how % 4 {
-            0 => self.handle(Event::BackReceived(Received::End)),
-            1 => self.handle(Event::BackReceived(Received::Failed)),
-            2 => self.handle(Event::BackRefused),
+            0 => self.subject.handle(Event::BackReceived(Received::End)),
+            1 => self.subject.handle(Event::BackReceived(Received::Failed)),
+            2 => self.subject.handle(Event::BackRefused),
             _ => {
                 let server = self.server.as_mut().filter(|_| !self.is_server_broken);
                 if let Some(server) = server.filter(|one| !one.is_handshaking()) {
@@ -291,13 +287,13 @@ impl<'c> Play<'c> {
         if self.servers > SERVERS_MAX {
             self.server = None;
             let fault = fault.unwrap_or_else(|| Ending::new(Reason::ServerTlsTimeout));
-            return self.handle(Event::DialFailed(fault));
+            return self.subject.handle(Event::DialFailed(fault));
         }
         self.is_server_broken = false;
         // What was said to one that failed in its handshake was none of the client's.
         self.server = Some(self.choice.accept());
-        self.handle(Event::ServerChosen { server: 0, is_local: false });
-        self.handle(Event::BackConnected);
+        self.subject.handle(Event::ServerChosen { server: 0, is_local: false });
+        self.subject.handle(Event::BackConnected);
     }
 
     fn assert_own_bytes(&self) {

@@ -70,10 +70,6 @@ struct Play {
 }
 
 impl Play {
-    fn handle(&mut self, event: Event) {
-        self.subject.handle(event);
-    }
-
     fn new(settings: &Rc<Settings>, choice: &ClientChoice) -> Self {
         Self {
             subject: Subject::new(settings),
@@ -140,8 +136,8 @@ impl Play {
         self.client_wants();
         let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else { return };
         match self.subject.wire.deliver(room, most) {
-            0 => self.handle(Event::FrontReceived(Received::Nothing)),
-            count => self.handle(Event::FrontReceived(Received::Bytes(count))),
+            0 => self.subject.handle(Event::FrontReceived(Received::Nothing)),
+            count => self.subject.handle(Event::FrontReceived(Received::Bytes(count))),
         }
     }
 
@@ -152,7 +148,7 @@ impl Play {
         if bytes.is_empty() {
             return;
         }
-        self.handle(Event::FrontSent(bytes.len()));
+        self.subject.handle(Event::FrontSent(bytes.len()));
         if !self.is_client_broken {
             let heard = self.client.receive(&bytes, &mut self.got_by_client);
             self.is_client_broken = heard.is_err();
@@ -167,7 +163,7 @@ impl Play {
         let bytes = [first, second].concat();
         if !bytes.is_empty() {
             self.got_by_server.extend(&bytes);
-            self.handle(Event::BackSent(bytes.len()));
+            self.subject.handle(Event::BackSent(bytes.len()));
         }
         let wanted = most.min(REPLY.len() - self.reply);
         let Some(pieces) = self.subject.flow.back_room(&mut self.subject.pool) else { return };
@@ -178,10 +174,10 @@ impl Play {
             count += here;
         }
         if count == 0 {
-            return self.handle(Event::BackReceived(Received::Nothing));
+            return self.subject.handle(Event::BackReceived(Received::Nothing));
         }
         self.reply += count;
-        self.handle(Event::BackReceived(Received::Bytes(count)));
+        self.subject.handle(Event::BackReceived(Received::Bytes(count)));
     }
 
     fn act(&mut self) {
@@ -189,7 +185,7 @@ impl Play {
             match action {
                 Action::Dial | Action::Redial => {
                     self.is_connected = true;
-                    self.handle(Event::BackConnected);
+                    self.subject.handle(Event::BackConnected);
                 }
                 Action::CloseBack => self.is_connected = false,
                 _ => {}

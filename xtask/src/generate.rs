@@ -2,9 +2,9 @@
 //!
 //! Owns which page is made of what; the words are in the tables.
 //!
-//! `cargo xtask site` makes a site with search of all pages, by mdBook; in a folder, beside the sites
-//! of other versions. docs/SUMMARY.md owns the order of its pages, book.toml its looks. Files keep
-//! their places to each other, because then a link that works on the forge works here.
+//! `cargo xtask site` makes a site with search of all pages, by mdBook; in a folder, beside the
+//! sites of other versions. docs/SUMMARY.md owns the order of its pages, book.toml its looks. Files
+//! keep their places to each other, because then a link that works on the forge works here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,16 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use build::{Dist, git, need, path, run_all, said};
 
 /// Without dpkg-shlibdeps, cargo-deb would warn, and leave out what the programs need.
-const TOOLS: [&str; 8] = [
-    "cargo-deb",
-    "cargo-generate-rpm",
-    "dpkg-shlibdeps",
-    "git",
-    "gzip",
-    "readelf",
-    "sha256sum",
-    "tar",
-];
+const TOOLS: &str = "\
+    cargo-deb cargo-generate-rpm dpkg-shlibdeps git gzip readelf sha256sum tar";
 
 /// Makes one kind of package, or what all of them hold.
 type Step = fn(&Dist) -> Result<()>;
@@ -52,7 +44,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
             other => bail!("cargo xtask dist takes no `{other}`"),
         }
     }
-    need(&TOOLS)?;
+    need(&TOOLS.split(' ').collect::<Vec<_>>())?;
     if triples.is_empty() {
         triples.push(None);
     }

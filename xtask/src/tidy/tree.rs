@@ -193,7 +193,8 @@ fn blank(byte: u8) -> u8 {
 /// of the documentation, which are attributes to the compiler, are left out.
 fn note_tokens(stream: TokenStream, text: &str, note: &mut impl FnMut(Span, bool)) {
     for tree in stream {
-        if text.as_bytes()[tree.span().byte_range().start] == b'/' && !is_slash(&tree) {
+        let is_slash = matches!(&tree, TokenTree::Punct(mark) if mark.as_char() == '/');
+        if text.as_bytes()[tree.span().byte_range().start] == b'/' && !is_slash {
             continue;
         }
         match tree {
@@ -207,10 +208,6 @@ fn note_tokens(stream: TokenStream, text: &str, note: &mut impl FnMut(Span, bool
             TokenTree::Punct(mark) => note(mark.span(), false),
         }
     }
-}
-
-fn is_slash(tree: &TokenTree) -> bool {
-    matches!(tree, TokenTree::Punct(mark) if mark.as_char() == '/')
 }
 
 /// The range of a text's or character's content within the literal.

@@ -39,7 +39,19 @@ pub struct Entry {
     pub node: Node,
 }
 
+impl Entry {
+    /// A key that stands at the place of its value.
+    pub fn new(key: &str, node: Node) -> Self {
+        Self { key: key.to_owned(), key_spot: node.spot.clone(), node }
+    }
+}
+
 impl Node {
+    /// A table without keys.
+    pub fn empty(spot: Spot) -> Self {
+        Self::new(Value::Table(Vec::new()), spot)
+    }
+
     /// Removes what was written at any of these places: keys, and elements of lists that are no
     /// tables, whose numbers others count on. Whether there was any.
     pub fn remove(&mut self, spots: &[Spot]) -> bool {
@@ -153,7 +165,7 @@ pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, b
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() && text.lines().any(|line| line.trim_start().starts_with(PEM_BEGIN)) {
         report.error_here(&Spot::Nowhere, pem());
-        return (Node::new(Value::Table(Vec::new()), Spot::Nowhere), false);
+        return (Node::empty(Spot::Nowhere), false);
     }
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
         let spot = error.span().map_or(Spot::Nowhere, |span| shifted(span, start));

@@ -10,7 +10,7 @@ pub fn parse<'f>(
     table: &Table,
     report: &Report<'_>,
 ) -> Node {
-    let mut root = Node::new(Value::Table(Vec::new()), Spot::Nowhere);
+    let mut root = Node::empty(Spot::Nowhere);
     for (name, text) in flags {
         match table.find_flag(name) {
             Some(key) => place(&mut root, table, key, text, report),
@@ -135,11 +135,7 @@ fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report
     let typed = value(key, text, &spot);
     let Value::Table(entries) = &mut table.value else { return };
     match entries.iter_mut().find(|entry| entry.key == key.name()) {
-        None => entries.push(Entry {
-            key: key.name().to_owned(),
-            key_spot: spot.clone(),
-            node: Node::new(typed, spot),
-        }),
+        None => entries.push(Entry::new(key.name(), Node::new(typed, spot))),
         Some(entry) => match (&mut entry.node.value, typed) {
             (Value::List(old), Value::List(new)) => old.extend(new),
             _ => report.error_here(
@@ -159,7 +155,7 @@ fn enter<'n>(root: &'n mut Node, options: &Table, path: &'static str, spot: &Spo
         return open(child, key, spot);
     }
     if child.elements().is_empty() {
-        child.value = Value::List(vec![Node::new(Value::Table(Vec::new()), spot.clone())]);
+        child.value = Value::List(vec![Node::empty(spot.clone())]);
     }
     match &mut child.value {
         Value::List(elements) => {
@@ -177,11 +173,7 @@ fn child<'n>(parent: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
     let index = match entries.iter().position(|entry| entry.key == key.name()) {
         Some(index) => index,
         None => {
-            entries.push(Entry {
-                key: key.name().to_owned(),
-                key_spot: spot.clone(),
-                node: Node::new(Value::Table(Vec::new()), spot.clone()),
-            });
+            entries.push(Entry::new(key.name(), Node::empty(spot.clone())));
             entries.len() - 1
         }
     };
@@ -191,13 +183,8 @@ fn child<'n>(parent: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
 /// Writes out a shorthand: `"a.pem"` becomes `{ chain = "a.pem" }`.
 fn open<'n>(node: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
     if !matches!(node.value, Value::Table(_)) {
-        let short = std::mem::replace(node, Node::new(Value::Table(Vec::new()), spot.clone()));
-        let name = key.shorthand.unwrap_or_default();
-        node.value = Value::Table(vec![Entry {
-            key: name.to_owned(),
-            key_spot: short.spot.clone(),
-            node: short,
-        }]);
+        let short = std::mem::replace(node, Node::empty(spot.clone()));
+        node.value = Value::Table(vec![Entry::new(key.shorthand.unwrap_or_default(), short)]);
     }
     node
 }

@@ -274,11 +274,16 @@ fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
     }
 }
 
-fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
-    let (min, max) = match key.kind {
-        Kind::Count(min, max) => (min, max),
+/// The least and the most that a number or a size may be.
+fn bounds(key: &Key) -> (u64, u64) {
+    match key.kind {
+        Kind::Count(min, max) | Kind::Size(min, max) => (min, max),
         _ => (0, u64::MAX),
-    };
+    }
+}
+
+fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
+    let (min, max) = bounds(key);
     let number = match value {
         Value::Integer(number) => number,
         Value::Text(text) if text.parse::<u64>().is_err() => {
@@ -292,10 +297,7 @@ fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
 }
 
 fn read_size<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
-    let (min, max) = match key.kind {
-        Kind::Size(min, max) => (min, max),
-        _ => (0, u64::MAX),
-    };
+    let (min, max) = bounds(key);
     let bytes = match value {
         Value::Integer(number) => *number,
         other => {

@@ -115,14 +115,10 @@ pub(crate) fn certificates(
     for key in &entry.keys {
         let file = shelf.acme_folder.join(certificate_file(&entry.name, key));
         match shelf.files.read(&file) {
-            Ok(pem) => certificates.push(CertificateSource {
-                place: file.display().to_string(),
-                chain_pem: pem,
-                key_pem: None,
-                key_place: None,
-                ocsp_der: None,
-                holder: tls::key_holder::KeyHolder::default(),
-            }),
+            Ok(pem) => {
+                let place = file.display().to_string();
+                certificates.push(CertificateSource::whole(&place, pem));
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return shelf.unreadable(&written.at, &file, &error),
         }
@@ -144,9 +140,8 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
     let challenge = challenge(&written.challenge, shelf);
     if !written.accept_terms.value? {
         let hint = "read them at the authority, and write accept-terms = true";
-        return written
-            .accept_terms
-            .fail("nothing is ordered without your consent to the terms", hint);
+        let message = "nothing is ordered without your consent to the terms";
+        return written.accept_terms.fail(message, hint);
     }
     let (domains, directory) = (written.domains.value.clone()?, written.directory.value.clone()?);
     let (keys, challenge) = (written.key.value.clone()?, challenge?);
@@ -155,19 +150,15 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
         return written.domains.fail(format!("lists {} domains", domains.len()), hint);
     }
     let is_wildcard = |domain: &&String| domain.starts_with("*.");
-    if let (Some(domain), false) =
-        (domains.iter().find(is_wildcard), matches!(challenge, AcmeChallenge::Dns { .. }))
-    {
+    let is_address = |domain: &&String| domain.parse::<IpAddr>().is_ok();
+    let is_dns = matches!(challenge, AcmeChallenge::Dns { .. });
+    if let (Some(domain), false) = (domains.iter().find(is_wildcard), is_dns) {
         let message =
             format!("\"{domain}\" stands for names that only the DNS can prove to be ours");
-        return written
-            .domains
-            .fail(message, "add challenge = { dns = \"PROGRAM\" }, or list names");
+        let hint = "add challenge = { dns = \"PROGRAM\" }, or list names";
+        return written.domains.fail(message, hint);
     }
-    if let (Some(domain), true) = (
-        domains.iter().find(|domain| domain.parse::<IpAddr>().is_ok()),
-        matches!(challenge, AcmeChallenge::Dns { .. }),
-    ) {
+    if let (Some(domain), true) = (domains.iter().find(is_address), is_dns) {
         let message = format!("{domain} is an address, which the DNS cannot prove to be ours");
         return written.domains.fail(message, "give it a service with another `challenge`");
     }
@@ -224,9 +215,8 @@ fn challenge(written: &WrittenChallenge<'_>, shelf: &Shelf<'_>) -> Option<AcmeCh
         return Some(if is_http { AcmeChallenge::Http } else { AcmeChallenge::TlsAlpn });
     };
     if written.kind.is_written() {
-        return written
-            .kind
-            .fail("stands beside `dns`, which is another kind", "take one of both out");
+        let message = "stands beside `dns`, which is another kind";
+        return written.kind.fail(message, "take one of both out");
     }
     Some(AcmeChallenge::Dns { hook: shelf.base.join(dns), timeout: written.timeout.value? })
 }

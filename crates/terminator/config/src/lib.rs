@@ -34,7 +34,7 @@ mod tunnel;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use options::{Nested, Node, Section, Spot, Value};
+use options::{Nested, Node, Section, Spot};
 use proxy::options::{FrontTls, Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
@@ -174,7 +174,7 @@ pub fn diagnose_all(
         return Vec::new();
     }
     // What is wrong with the text has been told before.
-    let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
+    let empty = || Node::empty(Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
     let top = Section::top(&TABLE, &root, &report);

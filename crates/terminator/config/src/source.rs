@@ -324,7 +324,7 @@ pub(crate) fn recovered(source: &Source, report: &Report<'_>) -> (Node, bool) {
             return (flags::parse(flags, &TABLE, report), true);
         }
     };
-    let mut root = Node::new(Value::Table(Vec::new()), Spot::Nowhere);
+    let mut root = Node::empty(Spot::Nowhere);
     let mut is_whole = true;
     for (number, (start, (_, text))) in report.files().enumerate() {
         let (part, is_part_whole) = document::recovered_from(start, text, report);

@@ -43,10 +43,6 @@ fn alike(value: impl Into<Value>) -> Conversions {
     Ok(Converted { value: value.into(), difference: None })
 }
 
-fn differing(value: impl Into<Value>, difference: String) -> Conversions {
-    Ok(Converted { value: value.into(), difference: Some(difference) })
-}
-
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
@@ -91,7 +87,7 @@ fn path(text: &str) -> Conversions {
         return alike(text);
     }
     let place = "a relative path begins at the directory of lariat.toml";
-    differing(text, format!("`{text}`: {place}"))
+    Ok(Converted { value: text.into(), difference: Some(format!("`{text}`: {place}")) })
 }
 
 fn number((least, most): KeyRange, text: &str) -> Conversions {
@@ -100,10 +96,8 @@ fn number((least, most): KeyRange, text: &str) -> Conversions {
     };
     let fitting = number.clamp(least, most);
     let value = i64::try_from(fitting).unwrap_or(i64::MAX);
-    if fitting == number {
-        return alike(value);
-    }
-    differing(value, format!("{number} is beyond what the key takes, {least} to {most}"))
+    let beyond = || format!("{number} is beyond what the key takes, {least} to {most}");
+    Ok(Converted { value: value.into(), difference: (fitting != number).then(beyond) })
 }
 
 /// A time as keys write it.
@@ -112,17 +106,12 @@ fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
         return Err(Unfit::new(format!("`{text}` is no time"), "write it as `30s`"));
     };
     let fitting = time.clamp(least, most);
-    let value = time_text(fitting);
-    if fitting == time {
-        return alike(value);
-    }
-    let difference = format!(
-        "{} is beyond what the key takes, {} to {}",
-        time_text(time),
-        time_text(least),
-        time_text(most)
-    );
-    differing(value, difference)
+    let beyond = || {
+        let [time, least, most] = [time, least, most].map(time_text);
+        format!("{time} is beyond what the key takes, {least} to {most}")
+    };
+    let difference = (fitting != time).then(beyond);
+    Ok(Converted { value: time_text(fitting).into(), difference })
 }
 
 /// A time by the words of nginx and HAProxy: `1h30m`, `500ms`, `10`, which counts `unit`s.
@@ -194,28 +183,24 @@ pub(crate) fn array<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> Value
     Value::Array(items.into_iter().map(Into::into).collect())
 }
 
-/// Curves by OpenSSL's and NIST's names, and ours.
-const GROUPS: &[(&str, &str)] = &[
-    ("x25519", "x25519"),
-    ("curve25519", "x25519"),
-    ("prime256v1", "secp256r1"),
-    ("secp256r1", "secp256r1"),
-    ("p-256", "secp256r1"),
-    ("p256", "secp256r1"),
-    ("secp384r1", "secp384r1"),
-    ("p-384", "secp384r1"),
-    ("p384", "secp384r1"),
-    ("x25519mlkem768", "X25519MLKEM768"),
-];
+/// Our name of a curve that OpenSSL or NIST calls so.
+fn group(name: &str) -> Option<&'static str> {
+    match name.trim_start_matches(['?', '*']).to_ascii_lowercase().as_str() {
+        "x25519" | "curve25519" => Some("x25519"),
+        "prime256v1" | "secp256r1" | "p-256" | "p256" => Some("secp256r1"),
+        "secp384r1" | "p-384" | "p384" => Some("secp384r1"),
+        "x25519mlkem768" => Some("X25519MLKEM768"),
+        _ => None,
+    }
+}
 
 fn groups(words: &[String]) -> Conversions {
     let mut known: Vec<&str> = Vec::new();
     let mut others: Vec<&str> = Vec::new();
     for name in split(words) {
-        let plain = name.trim_start_matches(['?', '*']).to_ascii_lowercase();
-        match GROUPS.iter().find(|(theirs, _)| *theirs == plain) {
-            Some((_, ours)) if known.contains(ours) => {}
-            Some((_, ours)) => known.push(ours),
+        match group(name) {
+            Some(ours) if known.contains(&ours) => {}
+            Some(ours) => known.push(ours),
             None => others.push(name),
         }
     }
@@ -223,11 +208,8 @@ fn groups(words: &[String]) -> Conversions {
         let why = format!("{} are not supported", others.join(", "));
         return Err(Unfit::new(why, "leave it out: x25519, secp256r1 and secp384r1 are enabled"));
     }
-    let value = array(known);
-    if others.is_empty() {
-        return alike(value);
-    }
-    differing(value, format!("without {}, which are not supported", others.join(", ")))
+    let lost = || format!("without {}, which are not supported", others.join(", "));
+    Ok(Converted { value: array(known), difference: (!others.is_empty()).then(lost) })
 }
 
 /// Versions of TLS; older ones are not spoken.
@@ -250,12 +232,9 @@ fn versions(words: &[String]) -> Conversions {
         let why = format!("{}: nothing older than TLS 1.2 is spoken (RFC 8996)", others.join(", "));
         return Err(Unfit::new(why, "both TLS 1.2 and 1.3 are enabled now; renew old clients"));
     }
-    let value = array(spoken);
-    if others.is_empty() {
-        return alike(value);
-    }
     let old = others.join(", ");
-    differing(value, format!("without {old}: nothing older than TLS 1.2 is spoken (RFC 8996)"))
+    let lost = || format!("without {old}: nothing older than TLS 1.2 is spoken (RFC 8996)");
+    Ok(Converted { value: array(spoken), difference: (!others.is_empty()).then(lost) })
 }
 
 /// Our name of a version, `Some(None)` = an older one, `None` = no version.

@@ -28,10 +28,9 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
             reading.take_file(import, &path);
         }
     }
-    let place = import.place();
-    write_process(&reading, import, &place);
+    write_process(&reading, import);
     if !import.is_faulty() {
-        service::write(&reading, import, &place);
+        service::write(&reading, import);
     }
 }
 
@@ -51,7 +50,7 @@ impl HaproxyReading {
         self.within = HaproxyPlace::Nothing;
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
-            self.is_full |= self.variables.is_spent() || import.is_full();
+            self.is_full |= self.variables.is_spent() || import.is_full;
             if self.is_full {
                 return;
             }
@@ -204,7 +203,7 @@ const OTHERS: &str =
     "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
 
 /// Writes what the whole process does.
-fn write_process(reading: &HaproxyReading, import: &mut Import, place: &SourceLine) {
+fn write_process(reading: &HaproxyReading, import: &mut Import) {
     arguments::write_keys(&reading.global, import);
     for (name, written) in reading.global.iter() {
         match name {
@@ -222,12 +221,12 @@ fn write_process(reading: &HaproxyReading, import: &mut Import, place: &SourceLi
             _ => {}
         }
     }
-    import.note_default(place, "ciphers", ("", ORDER));
+    import.note_default("ciphers", ("", ORDER));
     let has_log = reading.sections.iter().any(|one| one.options.find("log").is_some());
     if !has_log && reading.global.find("global log").is_none() {
         let process = &mut import.draft.process;
         process.set_default("log.connections", "none", "without `log`, HAProxy writes no lines");
-        import.note_default(place, "log", ("log.connections", ""));
+        import.note_default("log", ("log.connections", ""));
     }
     for (name, written) in reading.sections.iter().flat_map(|one| one.options.iter()) {
         match (name, written.words.first().map(String::as_str)) {

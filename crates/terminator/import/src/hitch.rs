@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::convert::{address, split_endpoint};
 use crate::draft::DraftTable;
 use crate::import::{Import, Importer};
-use crate::meanings;
-use crate::meanings::Predecessor;
+use crate::meanings::{self, Predecessor};
 use crate::source::{SourceLine, Statement, Statements, switch};
 use crate::tls_policy::ORDER;
 use frontend::Frontend;
@@ -32,9 +31,7 @@ struct HitchReading {
 pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let words: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let is_line = words.first().is_some_and(|word| word.starts_with('-'));
-    let place =
-        if is_line || words.is_empty() { "command line".to_owned() } else { words.join(" ") };
-    let place = SourceLine::outside(&place);
+    let place = import.place.clone();
     let mut reading = HitchReading { global: Frontend::new(&place), frontends: Vec::new() };
     if is_line {
         reading.take(import, syntax::parse_flags(&words, &place));
@@ -64,7 +61,7 @@ impl HitchReading {
             Vec::new()
         });
         for entry in entries {
-            if import.is_full() {
+            if import.is_full {
                 return;
             }
             let is_frontend = entry.name() == Some("frontend");
@@ -72,7 +69,7 @@ impl HitchReading {
                 return;
             }
             if let Some(name) = entry.name() {
-                import.keep_setting(name, entry.statement.value());
+                import.settings.insert(name, entry.statement.value());
             }
             match (entry.name(), &entry.block) {
                 // No file names another, so that this is no circle.
@@ -99,7 +96,7 @@ impl HitchReading {
         if self.frontends.is_empty() {
             self.frontends.push(Frontend::default_one());
         }
-        write_process(&self.global.options, import, place);
+        write_process(&self.global.options, import);
         // What services say, and the addresses of the frontends that each is for.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();
@@ -118,7 +115,7 @@ impl HitchReading {
                 import.fault(place, "pem-file", why, "name one: hitch serves none without");
             }
             frontend::write(&options, import, certificates);
-            import.defaults(meanings::defaults_of(Predecessor::Hitch), place);
+            import.defaults(meanings::defaults_of(Predecessor::Hitch));
             if frontend.is_of_ipv6_alone() && import.is_of(Predecessor::Hitch) {
                 import.service.set("front.ipv6-only", true, listen.1.clone());
             }
@@ -145,15 +142,15 @@ impl HitchReading {
 }
 
 /// Writes what is said, and reports defaults of hitch that differ from Lariat's.
-fn write_process(options: &Statements, import: &mut Import, place: &SourceLine) {
+fn write_process(options: &Statements, import: &mut Import) {
     options.all("syslog").for_each(|written| write_syslog(written, import));
     if options.find("ocsp-dir").is_none() && import.is_of(Predecessor::Hitch) {
         let note = "hitch fetches OCSP responses by itself; Lariat staples those that a timer writes \
                     to `x.ocsp` beside `x.pem`";
-        import.note_default(place, "ocsp-dir", ("", note));
+        import.note_default("ocsp-dir", ("", note));
     }
     if options.find("prefer-server-ciphers").is_none() {
-        import.note_default(place, "prefer-server-ciphers", ("", ORDER));
+        import.note_default("prefer-server-ciphers", ("", ORDER));
     }
     write_cluster(options, import);
 }

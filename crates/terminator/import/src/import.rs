@@ -10,14 +10,13 @@ use options::{Kind, Table};
 use toml::Value;
 
 use crate::convert::{KeyRange, Unfit, convert};
-use crate::draft::{Draft, DraftTable};
+use crate::draft::{self, Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
-use crate::meanings::{Conversion, Meaning, OldDefault, Predecessor, Sense};
+use crate::meanings::{self, Conversion, Meaning, OldDefault, Predecessor, Sense};
 use crate::source::{
     BLOCKS_MAX, FILE_BYTES_MAX, FILES_MAX, FINDINGS_MAX, OPTIONS_MAX, READ_BYTES_MAX, SourceFiles,
-    SourceLine, Statement, Statements, UNKNOWN, switch,
+    SourceLine, Statement, Statements, UNKNOWN, Written, switch,
 };
-use crate::{draft, meanings};
 
 /// The finding of an option that another one stands in for.
 const REPLACED: &str = "without effect: another option is used in its place";
@@ -34,7 +33,10 @@ const SERVICE: &str = "service.";
 pub struct Import {
     of: Predecessor,
     table: &'static Table,
-    words: Vec<PathBuf>,
+    /// The files, or the command line.
+    words: String,
+    /// Stands for them as a whole.
+    pub(crate) place: SourceLine,
     pub(crate) draft: Draft,
     /// The service that is being written.
     pub(crate) service: DraftTable,
@@ -42,22 +44,26 @@ pub struct Import {
     /// Options that were read, each of which needs a finding.
     read: Vec<(SourceLine, String)>,
     /// The last value of each option that stands at the top, by its name in the table.
-    settings: HashMap<&'static str, String>,
+    pub(crate) settings: HashMap<&'static str, String>,
     unknown: Vec<ImportFinding>,
     /// How many unknown options may still be compared with all others.
     comparisons: usize,
     /// Options that were looked at, for each service anew.
     options: usize,
     /// Whether something was more than any configuration has, so that the rest is not looked at.
-    is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 impl Import {
     pub(crate) fn new(of: Predecessor, words: &[PathBuf], table: &'static Table) -> Self {
+        let words = words.iter().map(|word| word.display().to_string()).collect::<Vec<_>>();
+        let words = words.join(" ");
+        let is_line = words.is_empty() || words.starts_with('-');
         Self {
             of,
             table,
-            words: words.to_vec(),
+            place: SourceLine::outside(if is_line { "command line" } else { &words }),
+            words,
             draft: Draft::default(),
             service: DraftTable::default(),
             findings: Vec::new(),
@@ -77,12 +83,6 @@ impl Import {
     /// The findings about options, in the order of the files.
     pub fn findings(&self) -> &[ImportFinding] {
         &self.findings
-    }
-
-    /// Stands for the files as a whole, or the command line.
-    pub(crate) fn place(&self) -> SourceLine {
-        let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
-        SourceLine::outside(&words.join(" "))
     }
 
     /// Whether something is wrong with the files, so that nothing should be made of them.
@@ -109,10 +109,6 @@ impl Import {
     /// Whether a switch of hitch is on.
     pub fn is_on(&self, option: &str) -> bool {
         self.setting(option).and_then(switch) == Some(true)
-    }
-
-    pub(crate) fn keep_setting(&mut self, option: &'static str, value: String) {
-        self.settings.insert(option, value);
     }
 
     /// The file of the other program to which Lariat would write lines too.
@@ -148,7 +144,7 @@ impl Import {
     /// The configuration as TOML, with the origin of each value, and what is not in it.
     pub fn toml(&self) -> String {
         let mut text = String::new();
-        let head = format!("From `lariat import {} {}`.", self.of.word(), self.place());
+        let head = format!("From `lariat import {} {}`.", self.of.word(), self.words);
         draft::comment(&mut text, &head);
         draft::comment(&mut text, "A comment behind a value names the line that it comes from.");
         for finding in &self.findings {
@@ -187,20 +183,11 @@ impl Import {
             self.note(&place, &option, fate.clone());
         }
         if self.draft.services.is_empty() && !self.is_faulty() {
-            self.fault(
-                &self.place(),
-                "services",
-                "none is left to be served",
-                "see what is not mapped",
-            );
+            let remedy = "see what is not mapped";
+            self.fault(&self.place.clone(), "services", "none is left to be served", remedy);
         }
         self.say_once();
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));
-    }
-
-    /// Whether the rest is not looked at, because there was more than any configuration has.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
     }
 
     /// Counts options that are looked at for one more service; a fault if they are too many.
@@ -242,6 +229,11 @@ impl Import {
         std::mem::take(&mut self.service)
     }
 
+    /// Puts a sentence above a key of the service that has been set.
+    pub(crate) fn remark(&mut self, path: &str, remark: &str) {
+        self.service.remark(path, remark);
+    }
+
     /// Does what the table says of an option. Returns whether the importer's own code must do it,
     /// and report it.
     pub(crate) fn apply(&mut self, meaning: &Meaning, written: &Statement) -> bool {
@@ -263,7 +255,7 @@ impl Import {
         key: &str,
         conversion: Conversion,
         note: &str,
-        all: impl IntoIterator<Item = &'s Statement>,
+        all: impl Written<'s>,
     ) {
         for written in all {
             let converted = match convert(self.range(key), conversion, &written.words) {
@@ -307,7 +299,7 @@ impl Import {
         &mut self,
         key: &str,
         value: impl Into<Value>,
-        all: impl IntoIterator<Item = &'s Statement>,
+        all: impl Written<'s>,
         difference: &str,
     ) {
         let value = value.into();
@@ -339,18 +331,13 @@ impl Import {
     }
 
     /// Writes the defaults of the program before where those keys have no value yet.
-    pub(crate) fn defaults(
-        &mut self,
-        defaults: impl IntoIterator<Item = &'static OldDefault>,
-        place: &SourceLine,
-    ) {
-        let of = self.of;
+    pub(crate) fn defaults(&mut self, defaults: impl IntoIterator<Item = &'static OldDefault>) {
         for OldDefault { option, key, value, note, .. } in defaults {
             let (table, path) = self.table_of(key);
             if !table.has(path) {
                 table.set_default(path, value.clone(), &remark(note, of));
                 let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
-                self.note(place, &format!("{option} (a default)"), fate);
+                self.note(&self.place.clone(), &format!("{option} (a default)"), fate);
             }
         }
     }
@@ -401,12 +388,7 @@ impl Import {
     }
 
     /// Options that the importer's own code has written; with a difference if there is one.
-    pub(crate) fn joined<'s>(
-        &mut self,
-        all: impl IntoIterator<Item = &'s Statement>,
-        key: &str,
-        difference: &str,
-    ) {
+    pub(crate) fn joined<'s>(&mut self, all: impl Written<'s>, key: &str, difference: &str) {
         let (key, difference) = (key.to_owned(), difference.to_owned());
         let is_same = difference.is_empty();
         let fate = if is_same { Fate::Mapped(key) } else { Fate::Differs { key, difference } };
@@ -414,21 +396,12 @@ impl Import {
     }
 
     /// A default that no key says, and what differs.
-    pub(crate) fn note_default(
-        &mut self,
-        place: &SourceLine,
-        option: &str,
-        (key, note): (&str, &str),
-    ) {
+    pub(crate) fn note_default(&mut self, option: &str, (key, note): (&str, &str)) {
         let option = format!("{option} (a default)");
-        self.joined(&Statement { place: place.clone(), option, words: Vec::new() }, key, note);
+        self.joined(&Statement::new(&self.place.clone(), &option, Vec::new()), key, note);
     }
 
-    pub(crate) fn mapped<'s>(
-        &mut self,
-        all: impl IntoIterator<Item = &'s Statement>,
-        to: impl Into<String>,
-    ) {
+    pub(crate) fn mapped<'s>(&mut self, all: impl Written<'s>, to: impl Into<String>) {
         let fate = Fate::Mapped(to.into());
         all.into_iter().for_each(|one| self.note(&one.place, &one.option, fate.clone()));
     }
@@ -443,12 +416,7 @@ impl Import {
     }
 
     /// Options, and what to do in their place.
-    pub(crate) fn lacks<'s>(
-        &mut self,
-        all: impl IntoIterator<Item = &'s Statement>,
-        why: &str,
-        remedy: &str,
-    ) {
+    pub(crate) fn lacks<'s>(&mut self, all: impl Written<'s>, why: &str, remedy: &str) {
         all.into_iter().for_each(|one| self.unmapped(one, Unfit::new(why, remedy)));
     }
 
@@ -547,8 +515,13 @@ impl<'f> Importer<'f> {
         None
     }
 
+    /// Notes the files that options name and that are not on this host.
+    pub(crate) fn look_for<'s>(&mut self, all: impl Written<'s>) {
+        all.into_iter().for_each(|one| self.look_for_path(&one.value(), one));
+    }
+
     /// Notes a file that a key names and that is not on this host.
-    pub(crate) fn look_for(&mut self, path: &str, of: &Statement) {
+    pub(crate) fn look_for_path(&mut self, path: &str, of: &Statement) {
         if !self.files.exists(Path::new(path)) {
             let begins = ", where relative paths begin at the directory of lariat.toml";
             let begins = if Path::new(path).is_absolute() { "" } else { begins };

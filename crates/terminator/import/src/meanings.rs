@@ -27,20 +27,20 @@ struct MeaningTable {
 const SCOPES: [(&str, &str); 4] =
     [("option", ""), ("global", "global "), ("bind", "bind "), ("server", "server ")];
 
+/// The tables of hitch, stunnel, HAProxy and nginx.
+static TABLES: [LazyLock<MeaningTable>; 4] = [
+    LazyLock::new(|| read(include_str!("meanings/hitch.toml"))),
+    LazyLock::new(|| read(include_str!("meanings/stunnel.toml"))),
+    LazyLock::new(|| read(include_str!("meanings/haproxy.toml"))),
+    LazyLock::new(|| read(include_str!("meanings/nginx.toml"))),
+];
+
 fn table(predecessor: Predecessor) -> &'static MeaningTable {
-    static HITCH: LazyLock<MeaningTable> =
-        LazyLock::new(|| read(include_str!("meanings/hitch.toml")));
-    static STUNNEL: LazyLock<MeaningTable> =
-        LazyLock::new(|| read(include_str!("meanings/stunnel.toml")));
-    static HAPROXY: LazyLock<MeaningTable> =
-        LazyLock::new(|| read(include_str!("meanings/haproxy.toml")));
-    static NGINX: LazyLock<MeaningTable> =
-        LazyLock::new(|| read(include_str!("meanings/nginx.toml")));
     match predecessor {
-        Predecessor::Hitch | Predecessor::Stud => &HITCH,
-        Predecessor::Stunnel => &STUNNEL,
-        Predecessor::Haproxy => &HAPROXY,
-        Predecessor::Nginx => &NGINX,
+        Predecessor::Hitch | Predecessor::Stud => &TABLES[0],
+        Predecessor::Stunnel => &TABLES[1],
+        Predecessor::Haproxy => &TABLES[2],
+        Predecessor::Nginx => &TABLES[3],
     }
 }
 

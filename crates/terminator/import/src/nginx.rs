@@ -12,12 +12,11 @@ mod tls;
 use std::path::{Path, PathBuf};
 
 use crate::import::{Import, Importer};
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor};
+use crate::meanings::{self, Conversion, Predecessor};
 use crate::nginx::section::{absolute, leave_out};
 use crate::nginx::server::take_log;
 use crate::nginx::syntax::{NginxDirective, NginxReader};
-use crate::source::{SourceLine, Statement};
+use crate::source::Statement;
 use crate::tls_policy::ORDER;
 use section::NginxSection;
 use sockets::Sockets;
@@ -56,8 +55,8 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
             (_, block) => process.take(import, &reader.root, NginxDirective { written, block }),
         }
     }
-    let place = import.place();
-    process.finish(import, &place);
+    let place = import.place.clone();
+    process.finish(import);
     for section in &sections {
         let place = section.servers.first().map_or(&place, |server| &server.written.place);
         let servers = section.servers.iter();
@@ -70,12 +69,12 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     }
     let sockets = Sockets::of(&sections);
     for (number, section) in sections.iter().enumerate() {
-        server::write_all(section, number, &sockets, import, &place);
+        server::write_all(section, number, &sockets, import);
     }
     let logs = sections.iter().any(NginxSection::logs_connections);
     let kind = if logs { "access_log" } else { "stream without access_log" };
     let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
-    import.defaults(defaults.filter(|one| one.of == kind), &place);
+    import.defaults(defaults.filter(|one| one.of == kind));
 }
 
 fn is_of_section(one: &NginxDirective) -> bool {
@@ -133,15 +132,14 @@ impl NginxProcess {
     }
 
     /// Writes what several directives say together, and what differs though nobody wrote it.
-    fn finish(self, import: &mut Import, place: &SourceLine) {
+    fn finish(self, import: &mut Import) {
         if let Some(written) = self.connections {
             let workers = self.workers.as_deref().unwrap_or("1").parse::<u64>().ok();
             let each = written.value().parse::<u64>().ok();
             match workers.zip(each).map(|(workers, each)| workers.saturating_mul(each) / 2) {
                 Some(total) => {
                     let note = "half of all workers' together: nginx counts servers' as well";
-                    let words = vec![total.to_string()];
-                    let total = Statement { words, ..written };
+                    let total = written.with([total.to_string()]);
                     let (key, number) = ("limits.connections", Conversion::Number);
                     import.apply_key(key, number, note, &total);
                 }
@@ -151,9 +149,9 @@ impl NginxProcess {
                 }
             }
         }
-        import.note_default(place, "ssl_prefer_server_ciphers", ("", ORDER));
+        import.note_default("ssl_prefer_server_ciphers", ("", ORDER));
         let older = "TLS 1.2 and 1.3; nginx before 1.27.3 speaks TLS 1.0 and 1.1 too, and before \
                      1.23.4 no TLS 1.3, unless somebody writes it";
-        import.note_default(place, "ssl_protocols", ("", older));
+        import.note_default("ssl_protocols", ("", older));
     }
 }

@@ -1,7 +1,6 @@
 //! Recognises files of other programs, for users who pass them to other commands than `import`.
 
-use crate::meanings;
-use crate::meanings::Predecessor;
+use crate::meanings::{self, Predecessor};
 
 /// The program whose file a text is, if most of its lines are of one.
 pub fn recognise(text: &str) -> Option<Predecessor> {

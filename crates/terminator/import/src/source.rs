@@ -86,8 +86,8 @@ pub(crate) struct Statement {
     pub(crate) words: Vec<String>,
 }
 
-/// A statement is a list of itself, so that what is done with one can be done with all of an option.
-impl<'s> IntoIterator for &'s Statement {
+/// A statement is a list of itself, because what is done with one is done with all of an option.
+impl IntoIterator for &Statement {
     type Item = Self;
     type IntoIter = std::iter::Once<Self>;
 
@@ -96,7 +96,23 @@ impl<'s> IntoIterator for &'s Statement {
     }
 }
 
+/// Options as they were written: one, one that was found, or all of a name.
+pub(crate) trait Written<'s>: IntoIterator<Item = &'s Statement> {}
+
+impl<'s, T: IntoIterator<Item = &'s Statement>> Written<'s> for T {}
+
 impl Statement {
+    /// The same option with other words.
+    pub(crate) fn with<W: Into<String>>(&self, words: impl IntoIterator<Item = W>) -> Self {
+        let words = words.into_iter().map(Into::into).collect();
+        Self { place: self.place.clone(), option: self.option.clone(), words }
+    }
+
+    /// Stands for what is no option, such as a section.
+    pub(crate) fn new(place: &SourceLine, option: &str, words: Vec<String>) -> Self {
+        Self { place: place.clone(), option: option.to_owned(), words }
+    }
+
     /// The option's words as one text.
     pub(crate) fn value(&self) -> String {
         self.words.join(" ")
@@ -170,6 +186,11 @@ impl Statements {
     pub(crate) fn all(&self, option: &str) -> impl Iterator<Item = &Statement> {
         let places = self.by_name.get(option).into_iter().flatten();
         places.filter_map(|place| self.all.get(*place)).map(|(_, written)| &**written)
+    }
+
+    /// The last of each of these options that is there.
+    pub(crate) fn each(&self, options: &[&str]) -> impl Iterator<Item = &Statement> {
+        options.iter().filter_map(|option| self.find(option))
     }
 
     /// The value of an option's last.

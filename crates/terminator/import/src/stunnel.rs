@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
 use crate::import::{Import, Importer};
-use crate::meanings;
-use crate::meanings::{Meaning, Predecessor, Sense};
+use crate::meanings::{self, Meaning, Predecessor, Sense};
 use crate::source::{SourceLine, Statement, Statements, UNKNOWN, switch};
 use crate::stunnel::service::take_debug;
 use crate::tls_policy::ORDER;
@@ -36,8 +35,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     for path in paths {
         reading.take_file(import, path, None);
     }
-    let place = import.place();
-    reading.finish(import, &place);
+    reading.finish(import);
 }
 
 impl StunnelReading {
@@ -51,7 +49,7 @@ impl StunnelReading {
         self.open.push(path.to_owned());
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
-            self.is_full |= import.is_full();
+            self.is_full |= import.is_full;
             if self.is_full {
                 break;
             }
@@ -121,16 +119,13 @@ impl StunnelReading {
         }
     }
 
-    fn finish(self, import: &mut Importer<'_>, place: &SourceLine) {
-        self.process.finish(import, place);
+    fn finish(self, import: &mut Importer<'_>) {
+        self.process.finish(import);
         if self.sections.is_empty() && !import.is_faulty() {
+            let place = import.place.clone();
             let why = "has no [service]: inetd would start it for each connection";
-            return import.fault(
-                place,
-                "inetd mode",
-                why,
-                "write `[main]` with accept and connect",
-            );
+            let remedy = "write `[main]` with accept and connect";
+            return import.fault(&place, "inetd mode", why, remedy);
         }
         for section in &self.sections {
             let options = self.defaults.len() + section.options.len();
@@ -140,10 +135,10 @@ impl StunnelReading {
         }
         let sections: Vec<_> = self.sections.iter().map(|one| one.with(&self.defaults)).collect();
         for section in &sections {
-            if import.is_full() {
+            if import.is_full {
                 return;
             }
-            service::write(section, import, &sections, place);
+            service::write(section, import, &sections);
         }
     }
 }
@@ -207,7 +202,7 @@ impl StunnelProcess {
         true
     }
 
-    fn finish(&self, import: &mut Import, place: &SourceLine) {
+    fn finish(&self, import: &mut Import) {
         if let Some(written) = &self.pid {
             let value = written.value();
             let path = match &self.chroot {
@@ -218,8 +213,8 @@ impl StunnelProcess {
         }
         if !self.says_where_to_log {
             let note = "lines go to the standard output, which systemd gives to the journal";
-            import.note_default(place, "syslog", ("log.output", note));
+            import.note_default("syslog", ("log.output", note));
         }
-        import.note_default(place, "ciphers", ("", ORDER));
+        import.note_default("ciphers", ("", ORDER));
     }
 }

@@ -1,8 +1,7 @@
 //! Versions and suites together: every enabled version needs a suite. OpenSSL's lists of cipher
 //! suites (ciphers(1)) become suites by their standard names.
 
-use crate::convert;
-use crate::convert::array;
+use crate::convert::{array, is_among};
 use crate::draft::DraftKey;
 use crate::import::Import;
 use crate::source::{SourceLine, Statement};
@@ -173,51 +172,20 @@ pub(crate) fn is_of_verification(command: &str) -> bool {
     ["verify", "clientca", "requestca", "protocol"].iter().any(|begin| lower.starts_with(begin))
 }
 
-/// A suite of TLS 1.2 that Lariat has.
-struct Tls12Suite {
-    openssl: &'static str,
-    standard: &'static str,
-    /// The words of ciphers(1) that it is among, beside those that all of them are among.
-    words: &'static str,
-}
-
-/// They stand in OpenSSL's order.
-const TLS12: &[Tls12Suite] = &[
-    Tls12Suite {
-        openssl: "ECDHE-ECDSA-AES256-GCM-SHA384",
-        standard: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        words: "aECDSA ECDSA AESGCM AES256 AES SHA384",
-    },
-    Tls12Suite {
-        openssl: "ECDHE-RSA-AES256-GCM-SHA384",
-        standard: "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        words: "aRSA AESGCM AES256 AES SHA384",
-    },
-    Tls12Suite {
-        openssl: "ECDHE-ECDSA-CHACHA20-POLY1305",
-        standard: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        words: "aECDSA ECDSA CHACHA20",
-    },
-    Tls12Suite {
-        openssl: "ECDHE-RSA-CHACHA20-POLY1305",
-        standard: "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        words: "aRSA CHACHA20",
-    },
-    Tls12Suite {
-        openssl: "ECDHE-ECDSA-AES128-GCM-SHA256",
-        standard: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        words: "aECDSA ECDSA AESGCM AES128 AES SHA256",
-    },
-    Tls12Suite {
-        openssl: "ECDHE-RSA-AES128-GCM-SHA256",
-        standard: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        words: "aRSA AESGCM AES128 AES SHA256",
-    },
+/// The suites of TLS 1.2 that Lariat has, in OpenSSL's order: OpenSSL's name, the standard one, and
+/// the words of ciphers(1) that it is among, beside those that all of them are among.
+const TLS12: [&str; 6] = [
+    "ECDHE-ECDSA-AES256-GCM-SHA384 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 aECDSA ECDSA AESGCM AES256 AES SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 aRSA AESGCM AES256 AES SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305 TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 aECDSA ECDSA CHACHA20",
+    "ECDHE-RSA-CHACHA20-POLY1305 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 aRSA CHACHA20",
+    "ECDHE-ECDSA-AES128-GCM-SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 aECDSA ECDSA AESGCM AES128 AES SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 aRSA AESGCM AES128 AES SHA256",
 ];
 
 /// Words that all suites of `TLS12` are among.
 const OF_ALL: &str = "\
-    ALL COMPLEMENTOFALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
+    ALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
     SUITEB192 PROFILE=SYSTEM FIPS";
 
 /// The suites of TLS 1.3 that Lariat has, in OpenSSL's order.
@@ -234,8 +202,7 @@ struct ChosenSuites {
 /// The suites of TLS 1.2 that an OpenSSL list stands for.
 fn of_tls12(list: &str) -> ChosenSuites {
     let mut chosen = ChosenSuites::default();
-    let mut enabled: Vec<&Tls12Suite> = Vec::new();
-    let mut killed: Vec<&str> = Vec::new();
+    let (mut enabled, mut killed): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
         if word.starts_with('@') {
             continue;
@@ -244,37 +211,27 @@ fn of_tls12(list: &str) -> ChosenSuites {
             Some((sign @ ("!" | "-" | "+"), names)) => (sign, names),
             _ => ("", word),
         };
-        let among = |suite: &&Tls12Suite| names.split('+').all(|name| is_among(suite, name));
-        let named: Vec<_> = TLS12.iter().filter(among).collect();
-        let is_named = |suite: &&Tls12Suite| named.iter().any(|one| one.openssl == suite.openssl);
+        let is_one = |suite: &str, name| is_among(suite, name) || is_among(OF_ALL, name);
+        let among = |suite: &&str| names.split('+').all(|name| is_one(suite, name));
+        let named: Vec<_> = TLS12.into_iter().filter(among).collect();
         match sign {
             "" if named.is_empty() => chosen.unsupported.push(word.to_owned()),
             "" => {
-                let is_new = |suite: &&Tls12Suite| {
-                    let enabled = enabled.iter().any(|one| one.openssl == suite.openssl);
-                    !enabled && !killed.contains(&suite.openssl)
-                };
+                let is_new = |suite: &&str| !enabled.contains(suite) && !killed.contains(suite);
                 let new: Vec<_> = named.into_iter().filter(is_new).collect();
                 enabled.extend(new);
             }
-            "+" => enabled.sort_by_key(|suite| is_named(suite)),
+            "+" => enabled.sort_by_key(|suite| named.contains(suite)),
             sign => {
-                enabled.retain(|suite| !is_named(suite));
+                enabled.retain(|suite| !named.contains(suite));
                 if sign == "!" {
-                    killed.extend(named.iter().map(|suite| suite.openssl));
+                    killed.extend(named);
                 }
             }
         }
     }
-    chosen.suites = enabled.into_iter().map(|suite| suite.standard).collect();
+    chosen.suites = enabled.into_iter().filter_map(|suite| suite.split(' ').nth(1)).collect();
     chosen
-}
-
-fn is_among(suite: &Tls12Suite, name: &str) -> bool {
-    suite.openssl == name
-        || suite.standard == name
-        || convert::is_among(suite.words, name)
-        || convert::is_among(OF_ALL, name) && name != "COMPLEMENTOFALL"
 }
 
 /// The suites of TLS 1.3 in a list with colons between their standard names.
@@ -343,7 +300,10 @@ mod tests {
         assert_eq!((hitch.suites.len(), hitch.unsupported.len()), (4, 2));
         assert_eq!(of_tls12("HIGH:!aNULL:!MD5").suites.len(), 6);
         assert_eq!(of_tls12("HIGH:!CHACHA20:-AES128:!ECDSA").suites, aes[1..]);
-        assert_eq!(of_tls12("AES128+aRSA:ALL:+AES128").suites.last(), Some(&TLS12[4].standard));
+        assert_eq!(
+            of_tls12("AES128+aRSA:ALL:+AES128").suites.last(),
+            Some(&"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
+        );
         assert_eq!(of_tls12("!AES:AES").suites, Vec::<&str>::new());
         assert_eq!(of_tls12("AES128-SHA").unsupported, ["AES128-SHA"]);
         assert_eq!(of_tls12("HIGH:@SECLEVEL=1").suites.len(), 6);

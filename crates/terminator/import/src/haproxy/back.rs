@@ -7,10 +7,10 @@ use toml::Value;
 
 use crate::convert::{array, convert};
 use crate::draft::DraftTable;
-use crate::haproxy::arguments::on;
+use crate::haproxy::arguments::{self, on};
+use crate::haproxy::check;
 use crate::haproxy::front::said;
 use crate::haproxy::syntax::{HaproxyReading, HaproxySection};
-use crate::haproxy::{arguments, check};
 use crate::import::{Import, Importer, inline_table};
 use crate::meanings::Conversion;
 use crate::source::{Statement, Statements};
@@ -121,9 +121,8 @@ fn servers<'s>(
         let weight = arguments.value("server weight");
         if arguments.find("server disabled").is_some() || weight.as_deref() == Some("0") {
             let why = "a server without connections is left out";
-            for name in ["server disabled", "server weight"] {
-                import.lacks(arguments.find(name), why, "`lariat server disable` takes one out");
-            }
+            let these = arguments.each(&["server disabled", "server weight"]);
+            import.lacks(these, why, "`lariat server disable` takes one out");
             import.lacks(written, why, "add it, and `lariat server disable SERVICE/ADDRESS`");
             continue;
         }
@@ -201,7 +200,7 @@ fn write(
     }
     if let Some(crt) = arguments.find("server crt") {
         let path = reading.path("global crt-base", &crt.value());
-        import.look_for(&path, crt);
+        import.look_for_path(&path, crt);
         import.put("service.back.tls.certificate", path, crt, "");
     }
     if let Some(reuse) = arguments.find("server no-ssl-reuse") {
@@ -224,7 +223,7 @@ fn write_verification(
         let key = "service.back.tls.verify";
         if is_off {
             import.put(key, "off", verify, "");
-            import.service.remark("back.tls.verify", "anyone on the way can pose as this server");
+            import.remark("back.tls.verify", "anyone on the way can pose as this server");
         } else {
             import.joined(verify, key, "");
         }
@@ -238,7 +237,7 @@ fn write_verification(
             import.lacks(written, "directories of authorities are not read", "join its files");
             return false;
         } else {
-            import.look_for(&path, written);
+            import.look_for_path(&path, written);
             import.add(&format!("service.back.tls.{key}"), path, written, "");
         }
     }
@@ -285,9 +284,7 @@ fn write_header(arguments: &Statements, import: &mut Import) {
         "server send-proxy-v2-ssl-cn",
     ];
     let sent = kinds.iter().filter_map(|kind| on(arguments, kind)).next_back();
-    for kind in kinds {
-        import.joined(arguments.find(kind), "service.back.send-proxy", "");
-    }
+    import.joined(arguments.each(&kinds), "service.back.send-proxy", "");
     let more = arguments.find("server proxy-v2-options");
     let Some(sent) = sent else {
         import.mapped(more, "without effect: no header is sent");
@@ -327,11 +324,8 @@ fn write_source(options: &Statements, arguments: &Statements, import: &mut Impor
     match usesrc.as_deref() {
         Some("clientip" | "client") => return import.put(key, "client", written, ""),
         Some(_) => {
-            return import.lacks(
-                written,
-                "Lariat does not read HTTP",
-                "`back.source = \"client\"`",
-            );
+            let remedy = "`back.source = \"client\"`";
+            return import.lacks(written, "Lariat does not read HTTP", remedy);
         }
         None => {}
     }

@@ -16,17 +16,10 @@ const SENT: [&str; 4] = ["body", "body-lf", "uri-lf", "hdr-lf"];
 /// Options that choose the test; the last one counts.
 const TESTS: &[&str] = &["option httpchk", "option ssl-hello-chk", "option tcp-check"];
 
-/// Options of the tests.
-const OF_TESTS: &[&str] = &[
-    "http-check connect",
-    "http-check expect",
-    "http-check send",
-    "tcp-check connect",
-    "tcp-check expect",
-    "tcp-check send",
-    "tcp-check send-binary",
-    "timeout check",
-];
+/// Options of the tests, with bars between them.
+const OF_TESTS: &str = "\
+    http-check connect|http-check expect|http-check send|tcp-check connect|tcp-check expect|\
+    tcp-check send|tcp-check send-binary|timeout check";
 
 /// The options that say where checks go.
 const CONNECTS: [&str; 2] = ["http-check connect", "tcp-check connect"];
@@ -49,7 +42,7 @@ pub(super) fn write(
     import: &mut Import,
 ) {
     let Some(arguments) = checked else {
-        let unused = TESTS.iter().chain(OF_TESTS);
+        let unused = TESTS.iter().copied().chain(OF_TESTS.split('|'));
         for written in unused.flat_map(|name| options.all(name)) {
             import.mapped(written, "no server has `check`: none is checked, as here");
         }
@@ -147,8 +140,7 @@ impl CheckTransport {
                     "default" | "linger" => {}
                     "ssl" => has_tls = true,
                     "port" => {
-                        let words = words.next().into_iter().cloned().collect();
-                        port = Some(Statement { words, ..written.clone() });
+                        port = Some(written.with(words.next().cloned()));
                     }
                     word => {
                         other = Some(word);

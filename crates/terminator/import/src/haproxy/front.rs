@@ -61,12 +61,8 @@ pub(super) fn read(
             break;
         }
         let Some((addresses, words)) = written.words.split_first() else {
-            import.fault(
-                &written.place,
-                "bind",
-                "has no address",
-                "write `bind :443 ssl crt FILE`",
-            );
+            let remedy = "write `bind :443 ssl crt FILE`";
+            import.fault(&written.place, "bind", "has no address", remedy);
             continue;
         };
         let own = arguments::read(import, "bind", written, words);
@@ -292,18 +288,18 @@ fn write_clients(
         import.lacks(ca, why, "join them into one file; the service is left out until then");
         return false;
     }
-    import.look_for(&path, ca);
+    import.look_for_path(&path, ca);
     import.put(&format!("{CLIENTS}.mode"), mode, verify, "");
     import.add(&format!("{CLIENTS}.ca"), path, ca, "");
     if let Some(others) = others {
         let path = reading.path("global ca-base", &others.value());
-        import.look_for(&path, others);
+        import.look_for_path(&path, others);
         let note = "clients are sent the names of these authorities too";
         import.add(&format!("{CLIENTS}.ca"), path, others, note);
     }
     if let Some(crl) = crl {
         let path = reading.path("global ca-base", &crl.value());
-        import.look_for(&path, crl);
+        import.look_for_path(&path, crl);
         import.add(&format!("{CLIENTS}.crl"), path, crl, "");
     }
     import.put(&format!("{CLIENTS}.ca-names"), "omit", no_names, "");
@@ -318,7 +314,7 @@ fn certificate(
     of: &Statement,
 ) -> Value {
     let path = reading.path("global crt-base", path);
-    import.look_for(&path, of);
+    import.look_for_path(&path, of);
     let beside = ["key", "ocsp"].map(|ending| format!("{path}.{ending}"));
     let is_there = beside.clone().map(|one| import.files.read(Path::new(&one)).is_ok());
     if is_there == [false; 2] {
@@ -374,9 +370,8 @@ fn crt_list(
             Some(inside) => inside.split_once(']').unwrap_or((inside, "")),
             None => ("", rest),
         };
-        let (place, option) = (first.at(number), name.to_owned());
         let words: Vec<_> = within.split_whitespace().map(str::to_owned).collect();
-        let written = Statement { place, option, words: Vec::new() };
+        let written = Statement::new(&first.at(number), name, Vec::new());
         let own = arguments::read(import, "bind", &written, &words);
         let names = names(reading, name, filters, import.files);
         if own.iter().next().is_none() {

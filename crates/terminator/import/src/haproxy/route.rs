@@ -37,27 +37,20 @@ impl HaproxyRoute {
 }
 
 /// The routes of a section, the default last.
-pub(super) fn read(
-    options: &Statements,
-    acls: &AclQuestions,
-    import: &mut Importer<'_>,
-) -> Vec<HaproxyRoute> {
+pub(super) fn read(acls: &AclQuestions<'_>, import: &mut Importer<'_>) -> Vec<HaproxyRoute> {
     let mut routes: Vec<HaproxyRoute> = Vec::new();
-    report_acls(options, acls, import);
+    report_acls(acls, import);
     // The names of the routes before, by their protocols.
     let mut taken: HashMap<Vec<String>, HashSet<String>> = HashMap::new();
-    for rule in options.all("use_backend") {
+    for rule in acls.options.all("use_backend") {
         if !import.has_room(routes.len(), &rule.place) {
             break;
         }
         let (words, condition) = split(&rule.words, acls, import.files);
         let backend = words.first().cloned().unwrap_or_default();
         let Some(condition) = condition else {
-            import.lacks(
-                rule,
-                "has no condition, so that no later rule is asked",
-                "default_backend",
-            );
+            let remedy = "default_backend";
+            import.lacks(rule, "has no condition, so that no later rule is asked", remedy);
             continue;
         };
         match clients(&condition) {
@@ -85,7 +78,7 @@ pub(super) fn read(
             _ => import.lacks(rule, RULES, KEEP),
         }
     }
-    if let Some(rule) = options.find("default_backend") {
+    if let Some(rule) = acls.options.find("default_backend") {
         import.joined(rule, "service.back", "");
         routes.push(HaproxyRoute::default_to(&rule.value()));
     }
@@ -93,8 +86,8 @@ pub(super) fn read(
 }
 
 /// Reports which questions are asked.
-pub(super) fn report_acls(options: &Statements, acls: &AclQuestions, import: &mut Import) {
-    for (acl, question) in options.all("acl").zip(&acls.all) {
+pub(super) fn report_acls(acls: &AclQuestions<'_>, import: &mut Import) {
+    for (acl, question) in acls.options.all("acl").zip(&acls.all) {
         match **question {
             AclQuestion::Other => import.lacks(acl, RULES, KEEP),
             _ => import.mapped(acl, "where a rule names it"),
@@ -137,13 +130,9 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
 }
 
 /// Whether all requests are sent to https.
-pub(super) fn redirects(
-    options: &Statements,
-    acls: &AclQuestions,
-    import: &mut Importer<'_>,
-) -> Option<Statement> {
+pub(super) fn redirects(acls: &AclQuestions<'_>, import: &mut Importer<'_>) -> Option<Statement> {
     let mut found = None;
-    for rule in options.all("http-request redirect") {
+    for rule in acls.options.all("http-request redirect") {
         let (words, condition) = split(&rule.words, acls, import.files);
         let is_https = words.windows(2).any(|pair| pair == ["scheme", "https"]);
         let is_for_all = match condition.as_ref().map(RuleCondition::only) {
@@ -163,15 +152,11 @@ pub(super) fn redirects(
 }
 
 /// Writes the rules on addresses of clients.
-pub(super) fn write_addresses(
-    options: &Statements,
-    acls: &AclQuestions,
-    import: &mut Importer<'_>,
-) {
-    for rule in options.all("tcp-request connection") {
+pub(super) fn write_addresses(acls: &AclQuestions<'_>, import: &mut Importer<'_>) {
+    for rule in acls.options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, acls, import.files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
-        match key_of_addresses(words, condition.as_ref(), options) {
+        match key_of_addresses(words, condition.as_ref(), acls.options) {
             Some(key) if condition.is_none() => import.joined(rule, key, ""),
             Some(key) => {
                 let only = condition.as_ref().and_then(RuleCondition::only);
@@ -195,17 +180,14 @@ fn key_of_addresses(
     condition: Option<&RuleCondition>,
     options: &Statements,
 ) -> Option<&'static str> {
+    use AclQuestion::Sources;
     let mut rules = options.all("tcp-request connection");
     let is_closed = rules.any(|rule| rule.words == ["reject"]);
     match (words.first()?.as_str(), condition.map(RuleCondition::only)) {
-        ("reject", Some(Some((false, AclQuestion::Sources(_))))) => Some("service.front.deny"),
-        ("reject", Some(Some((true, AclQuestion::Sources(_))))) => Some("service.front.allow"),
-        ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => {
-            Some("service.front.allow")
-        }
-        ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => {
-            Some("service.front.accept-proxy")
-        }
+        ("reject", Some(Some((false, Sources(_))))) => Some("service.front.deny"),
+        ("reject", Some(Some((true, Sources(_))))) => Some("service.front.allow"),
+        ("accept", Some(Some((false, Sources(_))))) if is_closed => Some("service.front.allow"),
+        ("expect-proxy", Some(Some((false, Sources(_))))) => Some("service.front.accept-proxy"),
         ("reject", None) => Some("service.front.allow"),
         _ => None,
     }
@@ -217,11 +199,10 @@ const REFUSALS: &str = "close deny reject silent-drop tarpit";
 /// The first rule that refuses clients or answers in a way that cannot be said.
 pub(super) fn refusal(
     reading: &HaproxyReading,
-    options: &Statements,
-    acls: &AclQuestions,
+    acls: &AclQuestions<'_>,
     files: &mut dyn SourceFiles,
 ) -> Option<Statement> {
-    for rule in options.all("use_backend") {
+    for rule in acls.options.all("use_backend") {
         let (words, condition) = split(&rule.words, acls, files);
         let is_lost = condition.is_some_and(|condition| clients(&condition).is_none());
         // Clients that are sent to a section without servers are refused.
@@ -233,10 +214,10 @@ pub(super) fn refusal(
     }
     // Each of these would add to the networks that are let in.
     let (mut allowing, mut is_closed) = (Vec::new(), None);
-    for rule in options.all("tcp-request connection") {
+    for rule in acls.options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, acls, files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
-        match key_of_addresses(words, condition.as_ref(), options) {
+        match key_of_addresses(words, condition.as_ref(), acls.options) {
             None if refuses => return Some(rule.clone()),
             Some("service.front.allow") if condition.is_none() => is_closed = Some(rule),
             Some("service.front.allow") => allowing.push((refuses, rule)),
@@ -248,9 +229,9 @@ pub(super) fn refusal(
     if let Some(rule) = negated.map(|(_, rule)| *rule).or(nobody) {
         return Some(rule.clone());
     }
-    let closes = closes_to_others(options, acls, files);
+    let closes = closes_to_others(acls, files);
     for name in ["tcp-request content", "tcp-response content"] {
-        for rule in options.all(name) {
+        for rule in acls.options.all(name) {
             let first = rule.words.first().map_or("", String::as_str);
             let refuses = is_among(REFUSALS, first) || first.starts_with("lua.");
             if refuses && !is_of_hello(rule, closes, acls, files) {
@@ -266,7 +247,7 @@ pub(super) fn refusal(
 fn is_of_hello(
     rule: &Statement,
     closes: bool,
-    acls: &AclQuestions,
+    acls: &AclQuestions<'_>,
     files: &mut dyn SourceFiles,
 ) -> bool {
     let (words, condition) = split(&rule.words, acls, files);
@@ -280,12 +261,8 @@ fn is_of_hello(
 }
 
 /// Whether a rule that rejects all stands behind others that accept hellos.
-fn closes_to_others(
-    options: &Statements,
-    acls: &AclQuestions,
-    files: &mut dyn SourceFiles,
-) -> bool {
-    let mut others = options.all("tcp-request content").filter(|one| one.words != ["reject"]);
+fn closes_to_others(acls: &AclQuestions<'_>, files: &mut dyn SourceFiles) -> bool {
+    let mut others = acls.options.all("tcp-request content").filter(|one| one.words != ["reject"]);
     let is_first = others.next().is_some_and(|one| is_of_hello(one, false, acls, files));
     is_first && others.all(|one| is_of_hello(one, false, acls, files))
 }
@@ -301,14 +278,10 @@ pub(super) fn reads_hellos(options: &Statements) -> bool {
 }
 
 /// Reports rules on the first bytes: those that wait for a hello hold here in any case.
-pub(super) fn report_contents(
-    options: &Statements,
-    acls: &AclQuestions,
-    import: &mut Importer<'_>,
-) {
-    let closes = closes_to_others(options, acls, import.files);
+pub(super) fn report_contents(acls: &AclQuestions<'_>, import: &mut Importer<'_>) {
+    let closes = closes_to_others(acls, import.files);
     for name in ["tcp-request content", "tcp-response content"] {
-        for rule in options.all(name) {
+        for rule in acls.options.all(name) {
             if is_of_hello(rule, closes, acls, import.files) {
                 import.joined(rule, "service.front.tls.mode", "");
             } else {
@@ -354,23 +327,17 @@ struct RuleCondition {
 impl RuleCondition {
     /// The only question that is asked, and whether the answer must be no.
     fn only(&self) -> Option<(bool, &AclQuestion)> {
-        match self.alternatives.as_slice() {
-            [terms] => match terms.as_slice() {
-                [RuleTerm { is_negated, questions }] => match questions.as_slice() {
-                    [one] => Some((*is_negated != self.is_unless, &**one)),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
-        }
+        let [terms] = self.alternatives.as_slice() else { return None };
+        let [RuleTerm { is_negated, questions }] = terms.as_slice() else { return None };
+        let [one] = questions.as_slice() else { return None };
+        Some((*is_negated != self.is_unless, &**one))
     }
 }
 
 /// Words of a rule before its condition, and that condition.
 fn split<'w>(
     words: &'w [String],
-    acls: &AclQuestions,
+    acls: &AclQuestions<'_>,
     files: &mut dyn SourceFiles,
 ) -> (&'w [String], Option<RuleCondition>) {
     let begin = words.iter().position(|word| word == "if" || word == "unless");
@@ -411,17 +378,18 @@ fn split<'w>(
 /// Names in a file of an ACL that take about as much time as one option.
 pub(super) const NAMES_PER_OPTION: usize = 16;
 
-/// The questions of all lines `acl NAME …` of a section.
-#[derive(Debug, Default)]
-pub(super) struct AclQuestions {
+/// The options of a section, and the questions of all lines `acl NAME …` of it.
+#[derive(Debug)]
+pub(super) struct AclQuestions<'s> {
+    options: &'s Statements,
     /// In the order of the lines.
     all: Vec<Rc<AclQuestion>>,
     by_name: HashMap<String, Vec<Rc<AclQuestion>>>,
 }
 
-impl AclQuestions {
-    pub(super) fn of(options: &Statements, import: &mut Importer<'_>) -> Self {
-        let mut these = Self::default();
+impl<'s> AclQuestions<'s> {
+    pub(super) fn of(options: &'s Statements, import: &mut Importer<'_>) -> Self {
+        let mut these = Self { options, all: Vec::new(), by_name: HashMap::new() };
         for acl in options.all("acl") {
             let question = Rc::new(question(acl.words.get(1..).unwrap_or_default(), import.files));
             if !import.take_options(question.names() / NAMES_PER_OPTION, &acl.place) {

@@ -9,8 +9,7 @@ use crate::haproxy::front::{self, HaproxyFront};
 use crate::haproxy::route::{self, AclQuestions, HaproxyRoute, NAMES_PER_OPTION};
 use crate::haproxy::syntax::{HaproxyReading, HaproxySection, find};
 use crate::import::{Import, Importer};
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, Predecessor, Sense};
 use crate::source::{SourceLine, Statement, Statements};
 
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
@@ -30,8 +29,6 @@ struct HaproxyFrontend<'s> {
     common: Statements,
     routes: Vec<HaproxyRoute>,
     backs: &'s HashMap<String, HaproxyBackend>,
-    /// Stands for the files as a whole.
-    place: &'s SourceLine,
     /// The rules on addresses of clients.
     addresses: DraftTable,
     is_http: bool,
@@ -53,10 +50,10 @@ impl HaproxyBackend {
     fn read(reading: &HaproxyReading, section: &HaproxySection, import: &mut Importer<'_>) -> Self {
         let options = reading.options(section);
         let acls = AclQuestions::of(options, import);
-        route::report_contents(options, &acls, import);
+        route::report_contents(&acls, import);
         Self {
             back: back::read(reading, section, import),
-            refusal: route::refusal(reading, options, &acls, import.files),
+            refusal: route::refusal(reading, &acls, import.files),
             reads_hellos: route::reads_hellos(options),
         }
     }
@@ -84,7 +81,7 @@ impl TakenNames {
 }
 
 /// Writes all services.
-pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>, place: &SourceLine) {
+pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>) {
     let mut backs: HashMap<String, HaproxyBackend> = HashMap::new();
     for section in reading.sections.iter().filter(|one| one.kind != "defaults") {
         if !import.take_options(reading.count(section), &section.place) {
@@ -92,8 +89,8 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>, place: 
         }
     }
     for section in reading.sections.iter().filter(|one| one.has_front()) {
-        if !import.is_full() && is_served(section, reading.options(section), import) {
-            write_section(reading, section, &mut backs, import, place);
+        if !import.is_full && is_served(section, reading.options(section), import) {
+            write_section(reading, section, &mut backs, import);
         }
     }
     // What nobody uses is read all the same, so that the report is whole.
@@ -114,11 +111,10 @@ fn write_section(
     section: &HaproxySection,
     backs: &mut HashMap<String, HaproxyBackend>,
     import: &mut Importer<'_>,
-    place: &SourceLine,
 ) {
     let options = reading.options(section);
     let acls = AclQuestions::of(options, import);
-    let mut routes = route::read(options, &acls, import);
+    let mut routes = route::read(&acls, import);
     let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
     if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
         routes.push(HaproxyRoute::default_to(&section.name));
@@ -128,7 +124,7 @@ fn write_section(
             let back = HaproxyBackend::read(reading, section, import);
             let options = reading.options(section);
             let acls = AclQuestions::of(options, import);
-            route::report_acls(options, &acls, import);
+            route::report_acls(&acls, import);
             backs.insert(section.name.clone(), back);
         }
     }
@@ -140,7 +136,7 @@ fn write_section(
         let remedy = "see what is not mapped at its `bind`";
         import.lacks(&section.statement(), "it listens nowhere", remedy);
     } else {
-        route::write_addresses(options, &acls, import);
+        route::write_addresses(&acls, import);
     }
     let frontend = HaproxyFrontend {
         reading,
@@ -149,14 +145,13 @@ fn write_section(
         common: Statements::of(options.shared().filter(|(name, _)| !is_among(LINES, name))),
         routes,
         backs,
-        place,
         addresses: import.take_service(),
         is_http,
         is_passthrough: !is_http && reads_hellos,
-        redirect: route::redirects(options, &acls, import),
-        refusal: refusal.or_else(|| route::refusal(reading, options, &acls, import.files)),
+        redirect: route::redirects(&acls, import),
+        refusal: refusal.or_else(|| route::refusal(reading, &acls, import.files)),
     };
-    route::report_contents(options, &acls, import);
+    route::report_contents(&acls, import);
     for front in &fronts {
         let is_other = |one: &&HaproxyFront| front.names.is_empty() && one.shares(front);
         let mut taken = TakenNames::default();
@@ -169,11 +164,8 @@ fn write_section(
 /// Whether a section is used at all, and in a mode that is.
 fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import) -> bool {
     if let Some(written) = options.find("disabled") {
-        import.lacks(
-            written,
-            "a section without connections is left out",
-            "add it when it is used",
-        );
+        let remedy = "add it when it is used";
+        import.lacks(written, "a section without connections is left out", remedy);
         return false;
     }
     let mode = options.find("mode");
@@ -232,7 +224,11 @@ impl HaproxyFrontend<'_> {
         if !import.has_room(import.draft.services.len(), &self.section.place) {
             return false;
         }
-        let Some(mut names) = self.names_of(route, front, import) else { return false };
+        let pairs = (route.names.len() + 1).saturating_mul(front.names.len() + 1);
+        if !import.take_options(pairs / NAMES_PER_OPTION, &self.section.place) {
+            return false;
+        }
+        let mut names = front.names_of(&route.names);
         let is_limited = !names.is_empty() || !route.names.is_empty();
         names.retain(|name| !taken.have(name));
         if is_limited && names.is_empty() {
@@ -275,18 +271,6 @@ impl HaproxyFrontend<'_> {
             self.finish(import, Some((options, backend)));
         }
         true
-    }
-
-    /// The names of a route that are served at a front; `None` = there were too many.
-    fn names_of(
-        &self,
-        route: &HaproxyRoute,
-        front: &HaproxyFront,
-        import: &mut Import,
-    ) -> Option<Vec<String>> {
-        let pairs = (route.names.len() + 1).saturating_mul(front.names.len() + 1);
-        let has_room = import.take_options(pairs / NAMES_PER_OPTION, &self.section.place);
-        has_room.then(|| front.names_of(&route.names))
     }
 
     /// Begins a service with its front.
@@ -342,7 +326,7 @@ impl HaproxyFrontend<'_> {
         let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
         let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
         let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
-        import.defaults(fitting, self.place);
+        import.defaults(fitting);
         let of = self.section.statement();
         let of_back = || back.and_then(|(_, backend)| backend.refusal.as_ref());
         if let Some(rule) = self.refusal.as_ref().or_else(of_back) {
@@ -423,7 +407,8 @@ const IDLE: &str = "service.timeouts.idle";
 const HANDSHAKE: &str = "service.timeouts.handshake";
 const NO_LIMIT: &str = "no limit: what is not written is HAProxy's";
 
-/// Writes the times of a frontend and of a backend together; what is said by keys alone is there already.
+/// Writes the times of a frontend and of a backend together; what is said by keys alone is there
+/// already.
 fn write_timeouts(
     front: &Statements,
     back: &Statements,
@@ -439,7 +424,7 @@ fn write_timeouts(
         import.apply_key(HANDSHAKE, Conversion::Milliseconds, "", delay);
     } else if let Some(client) = client.filter(|one| !is_endless(one)) {
         import.apply_key(HANDSHAKE, Conversion::Milliseconds, "", client);
-        import.service.remark("timeouts.handshake", "`timeout client` bounds the handshake too");
+        import.remark("timeouts.handshake", "`timeout client` bounds the handshake too");
     }
     for written in
         front.all("tcp-request inspect-delay").chain(back.all("tcp-request inspect-delay"))

@@ -4,8 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::meanings;
-use crate::meanings::{Meaning, Predecessor};
+use crate::meanings::{self, Meaning, Predecessor};
 use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement, Statements};
 
 /// Looks a variable up, or says why no more are.
@@ -229,8 +228,7 @@ impl HaproxySection {
 
     /// Stands for the section in a finding.
     pub(super) fn statement(&self) -> Statement {
-        let (place, option) = (self.place.clone(), self.kind.clone());
-        Statement { place, option, words: vec![self.name.clone()] }
+        Statement::new(&self.place, &self.kind, vec![self.name.clone()])
     }
 }
 

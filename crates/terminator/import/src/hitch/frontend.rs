@@ -10,8 +10,7 @@ use crate::convert::{address, array, glob_fits, is_among, split_endpoint};
 use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, Importer, inline_table};
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor};
+use crate::meanings::{self, Conversion, Predecessor};
 use crate::source::{SourceLine, Statement, Statements, switch};
 use crate::tls_policy::{ORDER, WrittenSuites};
 
@@ -47,9 +46,7 @@ impl Frontend {
         frontend.endpoint = Some(endpoint.to_owned());
         import.joined(written, "service.front.listen", "");
         if !certificate.is_empty() {
-            let words = vec![certificate.to_owned()];
-            let written = Statement { words, ..written.clone() };
-            frontend.take_certificate(import, written, None);
+            frontend.take_certificate(import, written.with([certificate]), None);
         }
         frontend
     }
@@ -69,7 +66,7 @@ impl Frontend {
             Some("pem-file") => self.take_certificate(import, entry.statement, entry.block),
             Some(name) => {
                 if ["pem-dir", "client-verify-ca"].contains(&name) {
-                    import.look_for(&entry.statement.value(), &entry.statement);
+                    import.look_for(&entry.statement);
                 }
                 if ["host", "port"].contains(&name) {
                     self.endpoint = None;
@@ -126,12 +123,12 @@ impl Frontend {
                     continue;
                 }
             };
-            import.look_for(&inner.value(), &inner);
+            import.look_for(&inner);
             import.joined(&inner, &format!("{CERTIFICATES}.{name}"), "");
             keys.push((name, Value::from(inner.value())));
         }
         let value = if let Some(path) = Some(written.value()).filter(|path| !path.is_empty()) {
-            import.look_for(&path, &written);
+            import.look_for_path(&path, &written);
             Value::from(path)
         } else if keys.iter().any(|(name, _)| *name == "chain") {
             inline_table(keys)
@@ -179,7 +176,7 @@ impl Frontend {
         let chosen = glob.filter(|glob| !["*", "*.pem"].contains(&glob.value().as_str()));
         // Lariat knows certificates in a folder by their names' endings, hitch takes every file.
         let are_known = listed.iter().all(|path| is_read_in_folder(path));
-        let every = Statement { words: vec!["*".to_owned()], ..directory.clone() };
+        let every = directory.with(["*"]);
         match chosen.or_else(|| glob.or(Some(&every)).filter(|_| !are_known)) {
             Some(glob) => {
                 let paths = listed.iter().map(|path| path.display().to_string());
@@ -216,9 +213,7 @@ impl Frontend {
             Some(endpoint) => split_endpoint(endpoint),
             None => (part("host"), part("port")),
         };
-        for written in ["host", "port"].iter().filter_map(|name| self.options.find(name)) {
-            import.joined(written, "service.front.listen", "");
-        }
+        import.joined(self.options.each(&["host", "port"]), "service.front.listen", "");
         let place = self.place.clone().unwrap_or_else(|| SourceLine::outside("frontend"));
         if port.parse::<u16>().is_err() {
             let remedy = "write `[HOST]:PORT`, with a number as port";
@@ -330,9 +325,7 @@ fn write_header(options: &Statements, import: &mut Import) {
         let difference = if version == "pass" {
             let everyone = array(["0.0.0.0/0", "::/0"]);
             import.service.set("front.accept-proxy", everyone, written.place.clone());
-            import
-                .service
-                .remark("front.accept-proxy", "Name the networks of your load balancers alone.");
+            import.remark("front.accept-proxy", "Name the networks of your load balancers alone.");
             "every address may send a header, as with hitch: name your load balancers"
         } else {
             ""
@@ -364,10 +357,10 @@ fn write_header(options: &Statements, import: &mut Import) {
 fn write_tls(options: &Statements, import: &mut Import) {
     let side = if options.is_on("client") { "back.tls" } else { "front.tls" };
     let of_all = ["ssl", "tls"].into_iter().filter(|name| options.is_on(name));
-    let all = of_all.filter_map(|name| options.find(name)).next().map(|written| {
-        let words = ["TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"].map(str::to_owned);
-        Statement { words: words.into(), ..written.clone() }
-    });
+    let all = of_all
+        .filter_map(|name| options.find(name))
+        .next()
+        .map(|written| written.with(["TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"]));
     let key = format!("service.{side}.versions");
     import.apply_key(&key, Conversion::Versions, "", options.find("tls-protos").or(all.as_ref()));
     if let Some(groups) = options.find("ecdh-curve") {
@@ -424,7 +417,7 @@ fn write_client(options: &Statements, import: &mut Import, certificate: Option<&
     let difference = "front.tls = \"off\", and servers are not verified, as by hitch: name `ca`";
     import.put("service.back.tls.verify", "off", written, difference);
     let remark = "hitch verifies no server. Take this out, and name the authorities in `ca`.";
-    import.service.remark("back.tls.verify", remark);
+    import.remark("back.tls.verify", remark);
     let Some(DraftValue { value, origin }) = certificate else { return };
     let part = |name: &str| value.as_table().and_then(|table| table.get(name)).cloned();
     let chain: Value = part("chain").unwrap_or_else(|| value.clone());

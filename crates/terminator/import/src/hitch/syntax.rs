@@ -1,8 +1,7 @@
 //! The grammar of hitch's file and of its command line.
 
 use crate::convert::is_among;
-use crate::meanings;
-use crate::meanings::Predecessor;
+use crate::meanings::{self, Predecessor};
 use crate::source::{SourceLine, Statement};
 
 /// An option, and the options in its block if it has one.
@@ -118,8 +117,7 @@ impl Reader<'_, '_> {
         option: &str,
         depth: usize,
     ) -> Result<HitchEntry, SyntaxFault> {
-        let mut statement =
-            Statement { place: place.clone(), option: option.to_owned(), words: Vec::new() };
+        let mut statement = Statement::new(place, option, Vec::new());
         if let [(_, Token::Open), rest @ ..] = self.tokens {
             if depth == DEPTH_MAX {
                 return Err((place.clone(), format!("`{option}`: a block too deep in others")));
@@ -198,8 +196,7 @@ pub(super) fn parse_flags(
                 None => return Err((place.clone(), format!("`{option}` has no value"))),
             },
         };
-        let (place, option) = (place.clone(), option.to_owned());
-        let statement = Statement { place, option, words: vec![value] };
+        let statement = Statement::new(place, option, vec![value]);
         entries.push(HitchEntry { statement, block: None });
     }
     Ok(entries)

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::convert::Unfit;
+use crate::convert::{Unfit, is_among};
 use crate::import::Import;
 use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
 use crate::nginx::sockets::ServiceSockets;
@@ -35,9 +35,7 @@ pub(super) fn server_names(
                     let is_own = |name: &String| !sockets.foreign.contains(name);
                     let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
                     // Not with all other names, which may be many.
-                    let words = vec![word.clone()];
-                    let (place, option) = (written.place.clone(), written.option.clone());
-                    let alone = Statement { place, option, words };
+                    let alone = written.with([word.as_str()]);
                     names.extend(own.into_iter().map(|name| (name, alone.clone())));
                     foreign.extend(others);
                 }
@@ -134,15 +132,9 @@ pub(super) fn routes(
 }
 
 /// Directives by which a server refuses clients, beside those that are no keys at all.
-const REFUSING: [&str; 7] = [
-    "allow",
-    "deny",
-    "ssl_client_certificate",
-    "ssl_crl",
-    "ssl_ocsp",
-    "ssl_trusted_certificate",
-    "ssl_verify_client",
-];
+const REFUSING: &str = "\
+    allow deny ssl_client_certificate ssl_crl ssl_ocsp ssl_trusted_certificate \
+    ssl_verify_client";
 
 /// The ways in which servers refuse clients, by the addresses that they pass requests on to.
 #[derive(Debug, Default)]
@@ -197,7 +189,7 @@ impl HostGuards {
 }
 
 fn refusals(server: &NginxServer, options: &Statements) -> Vec<Statement> {
-    let of_options = options.iter().filter(|(name, _)| REFUSING.contains(name));
+    let of_options = options.iter().filter(|(name, _)| is_among(REFUSING, name));
     let is_on = |written: &&Statement| !["off", "all"].contains(&written.value().as_str());
     let of_options = of_options.map(|(_, written)| written).filter(is_on);
     let verifies = options.value("ssl_verify_client").is_some_and(|value| value != "off");

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use crate::convert::{Unfit, is_among, milliseconds, split_endpoint, time_text};
 use crate::import::Import;
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, Predecessor, Sense};
 use crate::nginx::syntax::NginxDirective;
 use crate::source::{Statement, Statements, switch};
 
@@ -86,7 +85,7 @@ impl NginxSection {
                     break;
                 }
             }
-            if import.is_full() {
+            if import.is_full {
                 break;
             }
             match (one.written.option.as_str(), &one.block) {
@@ -172,9 +171,7 @@ impl NginxServer {
         server.options = within(&server.options, &of_root);
         let has_port = |port| server.listens.iter().any(|one| one.port() == port);
         if server.listens.is_empty() && is_http && !has_port("80") {
-            let words = vec!["80".to_owned()];
-            let option = "listen".to_owned();
-            let written = Statement { option, words, ..server.written.clone() };
+            let written = Statement::new(&server.written.place, "listen", vec!["80".to_owned()]);
             server.listens.extend(NginxListen::read(import, &written, is_http));
         }
         server
@@ -373,10 +370,8 @@ impl NginxListen {
 
     fn take(&mut self, import: &mut Import, parameter: &str) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let words = vec![value.to_owned()];
-        let option = "listen".to_owned();
-        let one = Statement { option, words, ..self.written.clone() };
-        let named = Statement { words: vec![parameter.to_owned()], ..one.clone() };
+        let one = Statement::new(&self.written.place, "listen", vec![value.to_owned()]);
+        let named = one.with([parameter]);
         match name {
             "default_server" | "default" => self.is_default = true,
             "ssl" => self.traits.has_tls = true,

@@ -6,14 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use crate::convert::{FACILITIES, Unfit, is_among, milliseconds};
 use crate::finding::ImportFinding;
 use crate::import::{Import, Importer};
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, Predecessor, Sense};
 use crate::nginx::names::{HostGuards, NginxRoute, routes, server_names};
 use crate::nginx::section::{NginxSection, NginxServer, within};
 use crate::nginx::servers::NginxTarget;
 use crate::nginx::sockets::{ServiceSockets, Sockets, network};
 use crate::nginx::tls;
-use crate::source::{SourceLine, Statement, Statements};
+use crate::source::{Statement, Statements};
 
 const BEHIND: &str = "keep nginx behind Lariat, at an address without TLS: `listen 127.0.0.1:8080 proxy_protocol`, \
      and `back.send-proxy = \"v1\"`";
@@ -24,25 +23,21 @@ pub(super) fn write_all(
     number: usize,
     sockets: &Sockets,
     import: &mut Importer<'_>,
-    place: &SourceLine,
 ) {
-    for written in section.options.all("access_log") {
-        take_log(import, written);
-    }
-    for written in section.options.all("error_log") {
-        take_log(import, written);
-    }
+    let logs = section.options.all("access_log").chain(section.options.all("error_log"));
+    logs.for_each(|written| take_log(import, written));
     let guards = HostGuards::of(section, import);
     for (place_of, server) in section.servers.iter().enumerate() {
         let options = within(&section.options, &server.options);
-        let block = ServerBlock { section, server, options, guards: &guards, place };
-        if import.is_full() {
+        if import.is_full {
             return;
         }
         let (before, first) = (import.draft.services.len(), import.findings.len());
         let mut reason = Unfit::new("it listens nowhere", "write `listen`");
-        for sockets in sockets.services((number, place_of), server) {
-            match block.write(&sockets, import) {
+        for sockets in &sockets.services((number, place_of), server) {
+            let (options, guards) = (&options, &guards);
+            let block = ServerBlock { section, server, options, sockets, guards };
+            match block.write(import) {
                 Ok(()) => import.joined(&server.written, "service", ""),
                 Err(unfit) => {
                     for (_, listen) in &sockets.listens {
@@ -54,7 +49,7 @@ pub(super) fn write_all(
             }
         }
         if import.draft.services.len() == before {
-            block.report_left_out(import, first);
+            report_left_out(server, import, first);
             import.report_refused(&server.written, reason);
         }
     }
@@ -85,14 +80,14 @@ fn report_unused(section: &NginxSection, import: &mut Import) {
 struct ServerBlock<'s> {
     section: &'s NginxSection,
     server: &'s NginxServer,
-    options: Statements,
+    options: &'s Statements,
+    sockets: &'s ServiceSockets<'s>,
     guards: &'s HostGuards,
-    place: &'s SourceLine,
 }
 
 impl ServerBlock<'_> {
     /// Writes the services at addresses that have the same in common.
-    fn write(&self, sockets: &ServiceSockets<'_>, import: &mut Importer<'_>) -> Result<(), Unfit> {
+    fn write(&self, import: &mut Importer<'_>) -> Result<(), Unfit> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
         if let Some(written) = restriction {
             let Statement { place, option, .. } = written;
@@ -108,8 +103,8 @@ impl ServerBlock<'_> {
             }
             import.mapped(written, "`off`, as here");
         }
-        let (names, is_named) = server_names(self.server, import, sockets);
-        if !sockets.is_default && !is_named {
+        let (names, is_named) = server_names(self.server, import, self.sockets);
+        if !self.sockets.is_default && !is_named {
             let why = "no client reaches it by a name that can be compared";
             return Err(Unfit::new(why, "write its names into `front.names`"));
         }
@@ -118,9 +113,9 @@ impl ServerBlock<'_> {
             if redirect.is_some() {
                 import.mapped(written, "without effect: requests of all hosts are redirected");
             }
-            return self.write_redirect(redirect.unwrap_or(written), sockets, import, &names);
+            return self.write_redirect(redirect.unwrap_or(written), import, &names);
         }
-        if self.section.is_http && !sockets.traits.has_tls {
+        if self.section.is_http && !self.sockets.traits.has_tls {
             let why = "it has no TLS, and Lariat does not read HTTP";
             return Err(Unfit::new(why, "leave it in nginx"));
         }
@@ -128,7 +123,7 @@ impl ServerBlock<'_> {
             let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
             return Err(Unfit::new(why, BEHIND));
         };
-        if let Some(written) = self.guards.passed_by(self.section, self.server, &self.options) {
+        if let Some(written) = self.guards.passed_by(self.section, self.server, self.options) {
             let Statement { place, option, .. } = written;
             let why = format!(
                 "requests whose field Host names another server would pass by its \
@@ -136,14 +131,14 @@ impl ServerBlock<'_> {
             );
             return Err(Unfit::new(why, BEHIND));
         }
-        self.write_routes(&routes(self.section, pass, import, names)?, (pass, sockets), import)
+        self.write_routes(&routes(self.section, pass, import, names)?, pass, import)
     }
 
     /// Writes the services of those that can be served; an error if there is none.
     fn write_routes(
         &self,
         routes: &[NginxRoute],
-        of: (&Statement, &ServiceSockets<'_>),
+        pass: &Statement,
         import: &mut Importer<'_>,
     ) -> Result<(), Unfit> {
         let mut written = Err(Unfit::new("its map names no server", "write one"));
@@ -154,7 +149,7 @@ impl ServerBlock<'_> {
             if !import.take_options(options, place) || !import.has_room(services, place) {
                 break;
             }
-            match self.write_route(route, of, import) {
+            match self.write_route(route, pass, import) {
                 Ok(()) => written = Ok(()),
                 Err(unfit) => {
                     if let Some((_, name)) = route.names.first() {
@@ -170,16 +165,16 @@ impl ServerBlock<'_> {
     fn write_route(
         &self,
         route: &NginxRoute,
-        (pass, sockets): (&Statement, &ServiceSockets<'_>),
+        pass: &Statement,
         import: &mut Importer<'_>,
     ) -> Result<(), Unfit> {
         let is_http = self.section.is_http;
         let mut target = NginxTarget::read(&route.target, is_http)?;
         target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
-        self.begin(sockets, import, &route.names, &target.address);
-        let options = &self.options;
-        let mut is_whole = self.write_access(sockets, import);
-        if sockets.traits.has_tls {
+        self.begin(import, &route.names, &target.address);
+        let options = self.options;
+        let mut is_whole = self.write_access(import);
+        if self.sockets.traits.has_tls {
             is_whole &= tls::write_front(options, import, is_http);
         } else {
             let mode = if route.is_preread { "passthrough" } else { "off" };
@@ -203,7 +198,7 @@ impl ServerBlock<'_> {
         self.write_rest(import, route);
         let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
         let defaults = defaults.filter(|one| one.of.is_empty() || is_http && one.of == "http");
-        import.defaults(defaults, self.place);
+        import.defaults(defaults);
         if !is_whole {
             import.refuse();
             let why = "something that it needs, or by which it refuses, cannot be said";
@@ -214,14 +209,8 @@ impl ServerBlock<'_> {
     }
 
     /// Begins a service with a name, addresses and the names of its clients.
-    fn begin(
-        &self,
-        sockets: &ServiceSockets<'_>,
-        import: &mut Import,
-        names: &[(String, Statement)],
-        target: &str,
-    ) {
-        let port = sockets.listens.first().map_or("", |(_, listen)| listen.port());
+    fn begin(&self, import: &mut Import, names: &[(String, Statement)], target: &str) {
+        let port = self.sockets.listens.first().map_or("", |(_, listen)| listen.port());
         let of_server = self.server.options.all("server_name").flat_map(|one| &one.words);
         let mut of_server = of_server.filter(|name| name.starts_with(char::is_alphanumeric));
         let is_upstream = self.section.upstream(target).is_some();
@@ -231,7 +220,7 @@ impl ServerBlock<'_> {
             None => format!("port-{port}"),
         };
         import.begin(&name, self.server.written.place.clone());
-        sockets.write(import);
+        self.sockets.write(import);
         for (name, written) in names {
             import.service.push("front.names", name.as_str(), written.place.clone());
         }
@@ -244,7 +233,7 @@ impl ServerBlock<'_> {
             }
         }
         for written in self.options.all("set_real_ip_from") {
-            if !sockets.traits.takes_proxy {
+            if !self.sockets.traits.takes_proxy {
                 let why = "no PROXY header comes here, by which alone Lariat knows clients";
                 import.lacks(written, why, "`front.accept-proxy`");
             } else if network(&written.value()).is_some() {
@@ -259,7 +248,6 @@ impl ServerBlock<'_> {
     fn write_redirect(
         &self,
         written: &Statement,
-        sockets: &ServiceSockets<'_>,
         import: &mut Import,
         names: &[(String, Statement)],
     ) -> Result<(), Unfit> {
@@ -282,25 +270,28 @@ impl ServerBlock<'_> {
             Some(rest) => rest.split_at(rest.find(['/', '$']).unwrap_or(rest.len())),
             None => ("", path),
         };
-        if !(same.contains(&host) || is_own) || path != "$request_uri" || sockets.traits.has_tls {
+        if !(same.contains(&host) || is_own)
+            || path != "$request_uri"
+            || self.sockets.traits.has_tls
+        {
             let why = "Lariat answers plain HTTP alone, by the same resource of the same host";
             let remedy = "`return 301 https://$host$request_uri`, or keep this in nginx";
             import.lacks(written, why, remedy);
             return Err(Unfit::new("its answers are not Lariat's", BEHIND));
         }
-        if !sockets.is_default {
+        if !self.sockets.is_default {
             // The service of the default server answers all names alike.
             import.mapped(written, "service.front.redirect, of the default server's service");
             let why = "names of plain HTTP are not told apart";
             return Err(Unfit::new(why, "none is needed, if the default server answers the same"));
         }
-        self.begin(sockets, import, names, "");
-        let is_whole = self.write_access(sockets, import);
+        self.begin(import, names, "");
+        let is_whole = self.write_access(import);
         let to = if port.is_empty() { "https".to_owned() } else { format!("https:{port}") };
         let note = "301 for GET and HEAD, and 308 for other methods";
         import.put("service.front.redirect", to, written, note);
-        tls::report_unused(&self.options, import, "ssl");
-        tls::report_unused(&self.options, import, "proxy_ssl");
+        tls::report_unused(self.options, import, "ssl");
+        tls::report_unused(self.options, import, "proxy_ssl");
         for (name, written) in self.options.iter() {
             if name == "proxy_pass" {
                 import.mapped(written, "without effect: all requests are redirected");
@@ -314,17 +305,14 @@ impl ServerBlock<'_> {
     }
 
     /// `allow` and `deny`, of which the first that fits counts. Returns whether ours say the same.
-    fn write_access(&self, sockets: &ServiceSockets<'_>, import: &mut Import) -> bool {
+    fn write_access(&self, import: &mut Import) -> bool {
         let is_rule = |name| name == "allow" || name == "deny";
         let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();
-        if self.compares_another_address(sockets) {
+        if self.compares_another_address() {
             let why = "nginx compares another address: that of the connection without \
                        set_real_ip_from, that of real_ip_header with it";
-            import.lacks(
-                rules.iter().map(|(_, one)| *one),
-                why,
-                "`front.deny` and `front.allow` by hand",
-            );
+            let remedy = "`front.deny` and `front.allow` by hand";
+            import.lacks(rules.iter().map(|(_, one)| *one), why, remedy);
             return rules.is_empty();
         }
         let end = rules.iter().position(|(_, one)| one.value() == "all").unwrap_or(rules.len());
@@ -361,18 +349,18 @@ impl ServerBlock<'_> {
 
     /// Whether the address of a client is not the one that ours is: that of the connection, or in
     /// a PROXY header where one must come.
-    fn compares_another_address(&self, sockets: &ServiceSockets<'_>) -> bool {
+    fn compares_another_address(&self) -> bool {
         let header = self.options.value("real_ip_header");
         let is_of_request = self.section.is_http && header.as_deref() != Some("proxy_protocol");
         match self.options.find("set_real_ip_from") {
             Some(_) => is_of_request,
-            None => sockets.traits.takes_proxy,
+            None => self.sockets.traits.takes_proxy,
         }
     }
 
     /// The directives that stand for themselves, and those that are left.
     fn write_rest(&self, import: &mut Import, route: &NginxRoute) {
-        let options = &self.options;
+        let options = self.options;
         for (name, written) in options.iter() {
             let is_key = meanings::find(Predecessor::Nginx, name)
                 .filter(|one| matches!(one.sense, Sense::Key { .. }));
@@ -411,7 +399,7 @@ impl ServerBlock<'_> {
         let key = "service.timeouts.idle";
         let note = "it bounds every pause of a connection, in requests and between them";
         if let Some((_, one)) = longest {
-            let first = Statement { words: one.words[..1].to_vec(), ..one.clone() };
+            let first = one.with(one.words.first().cloned());
             import.apply_key(key, Conversion::Seconds, note, &first);
         }
         let is_other =
@@ -430,15 +418,15 @@ impl ServerBlock<'_> {
             (false, _) => import.mapped(written, "`off`, as here"),
         }
     }
+}
 
-    /// Reports the directives of a server that no service comes of.
-    fn report_left_out(&self, import: &mut Import, first: usize) {
-        let found = import.findings.get(first..).unwrap_or_default();
-        let found: HashSet<_> = found.iter().map(ImportFinding::named).collect();
-        for (_, written) in self.server.options.iter() {
-            if !found.contains(&(written.place.clone(), written.option.clone())) {
-                import.lacks(written, "its server block is left out", "see the reason at `server`");
-            }
+/// Reports the directives of a server that no service comes of.
+fn report_left_out(server: &NginxServer, import: &mut Import, first: usize) {
+    let found = import.findings.get(first..).unwrap_or_default();
+    let found: HashSet<_> = found.iter().map(ImportFinding::named).collect();
+    for (_, written) in server.options.iter() {
+        if !found.contains(&(written.place.clone(), written.option.clone())) {
+            import.lacks(written, "its server block is left out", "see the reason at `server`");
         }
     }
 }
@@ -486,11 +474,8 @@ pub(super) fn take_log(import: &mut Import, written: &Statement) {
                         if value.starts_with(|one: char| one.is_alphabetic())
                             && !value.starts_with("unix:") =>
                     {
-                        import.lacks(
-                            written,
-                            "names are not looked up here",
-                            "write an IP address",
-                        );
+                        let remedy = "write an IP address";
+                        import.lacks(written, "names are not looked up here", remedy);
                     }
                     "server" => {
                         let has_port = value.starts_with("unix:") || value.contains(':');

@@ -97,7 +97,7 @@ impl NginxTarget {
 
 fn never_eject(import: &mut Import, origin: SourceLine) {
     import.service.set("back.passive.failures", 0, origin);
-    import.service.remark("back.passive.failures", "nginx tries a single server in any case.");
+    import.remark("back.passive.failures", "nginx tries a single server in any case.");
 }
 
 /// A parameter of `server`.
@@ -148,8 +148,7 @@ fn write_upstream(upstream: &NginxBlock, port: Option<&str>, import: &mut Import
         up.iter().find_map(|one| Some((*one, parameter(one, "slow_start")?)))
     {
         let key = "service.back.slow-start";
-        let words = vec![time.to_owned()];
-        let time = Statement { words, ..written.clone() };
+        let time = written.with([time]);
         import.apply_key(key, Conversion::Seconds, "of all servers", &time);
     }
     write_balance(upstream, import);
@@ -188,7 +187,7 @@ fn write_passive(up: &[&Statement], import: &mut Import) {
         } else {
             String::new()
         };
-        let one = Statement { words: vec![said[0].to_owned()], ..up[0].clone() };
+        let one = up[0].with([said[0]]);
         import.apply_key(key, conversion, &note, &one);
     }
 }

@@ -186,20 +186,15 @@ impl ServiceSockets<'_> {
         }
         if self.traits.takes_proxy {
             let is_local = |(address, _): &(String, _)| address.starts_with("unix:");
-            let everyone: &[&str] = if self.listens.iter().any(is_local) {
-                &["0.0.0.0/0", "::/0", "unix"]
-            } else {
-                &["0.0.0.0/0", "::/0"]
-            };
+            let count = if self.listens.iter().any(is_local) { 3 } else { 2 };
+            let everyone = &["0.0.0.0/0", "::/0", "unix"][..count];
             let all = self.traits.networks.iter().map(String::as_str).collect::<Vec<_>>();
             for network in if all.is_empty() { everyone } else { &all } {
                 import.service.push("front.accept-proxy", *network, origin());
             }
             let note = if all.is_empty() {
-                import.service.remark(
-                    "front.accept-proxy",
-                    "Name the networks of your load balancers alone.",
-                );
+                let remark = "Name the networks of your load balancers alone.";
+                import.remark("front.accept-proxy", remark);
                 "every address may send a header, as with nginx: name your load balancers"
             } else {
                 "an address that set_real_ip_from does not name is refused"

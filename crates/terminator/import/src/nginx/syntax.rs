@@ -216,7 +216,7 @@ impl NginxReader {
                 import.fill(&first.at(line), &format!("more than {DIRECTIVES_MAX} directives"));
             }
             // Whatever else the files above it say is not looked at either.
-            if import.is_full() {
+            if import.is_full {
                 return Ok(Vec::new());
             }
         }

@@ -48,11 +48,8 @@ fn write_policy(options: &Statements, import: &mut Import, (table, prefix): (&st
     let mut suites = WrittenSuites { tls12: named("ciphers").cloned(), tls13: None };
     let (mut spoken, mut is_whole) = (SpokenVersions::all(), true);
     for written in options.all(&format!("{prefix}_conf_command")) {
-        let (name, words) = match written.words.split_first() {
-            Some((name, words)) => (name.to_ascii_lowercase(), words.to_vec()),
-            None => (String::new(), Vec::new()),
-        };
-        let rest = Statement { words, ..written.clone() };
+        let name = written.words.first().map_or_else(String::new, |name| name.to_ascii_lowercase());
+        let rest = written.with(written.words.iter().skip(1).cloned());
         match name.as_str() {
             "ciphersuites" => suites.tls13 = Some(rest),
             "curves" | "groups" => groups = Some(rest),
@@ -96,7 +93,7 @@ fn write_certificates(options: &Statements, import: &mut Importer<'_>) -> bool {
             continue;
         }
         for (name, part) in &parts {
-            import.look_for(&part.value(), part);
+            import.look_for(*part);
             let path = format!("{CERTIFICATES}.{name}");
             import.joined(*part, if *name == "chain" { CERTIFICATES } else { &path }, "");
         }
@@ -161,11 +158,11 @@ fn write_clients(options: &Statements, import: &mut Importer<'_>) -> bool {
         import.mapped(written, "`off`, as here");
     }
     for ca in named {
-        import.look_for(&ca.value(), ca);
+        import.look_for(ca);
         import.apply_key(&key("ca"), Conversion::Paths, "", ca);
     }
     if let Some(crl) = crl {
-        import.look_for(&crl.value(), crl);
+        import.look_for(crl);
         let note = "authorities above the issuer of the client's own certificate need no list";
         import.apply_key(&key("crl"), Conversion::Paths, note, crl);
     }
@@ -201,7 +198,7 @@ fn write_sessions(options: &Statements, import: &mut Import) {
     });
     match entries.max() {
         Some(entries) => {
-            let one = Statement { words: vec![entries.to_string()], ..cache.clone() };
+            let one = cache.with([entries.to_string()]);
             let note = "one cache for all services and workers";
             import.apply_key(key, Conversion::Number, note, &one);
         }
@@ -233,14 +230,14 @@ pub(super) fn write_back(
     if !is_verified {
         let remark = "nginx verifies no server unless proxy_ssl_verify is on. Take this out, and name the \
              authorities in `ca`.";
-        import.service.remark("back.tls.verify", remark);
+        import.remark("back.tls.verify", remark);
     }
     write_name(options, import, target, is_verified);
     for (name, written) in [("ca", authorities), ("crl", options.find("proxy_ssl_crl"))].into_iter()
     {
         match written {
             Some(written) if is_verified => {
-                import.look_for(&written.value(), written);
+                import.look_for(written);
                 let key = format!("service.back.tls.{name}");
                 import.apply_key(&key, Conversion::Paths, "", written);
             }
@@ -274,7 +271,7 @@ fn write_own_certificate(options: &Statements, import: &mut Importer<'_>) {
                 import.mapped(written, "without effect: there is no certificate");
             }
             Some(written) => {
-                import.look_for(&written.value(), written);
+                import.look_for(written);
                 let key = format!("service.back.tls.{name}");
                 import.apply_key(&key, Conversion::Path, "", written);
             }

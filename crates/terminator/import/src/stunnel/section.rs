@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use crate::certificates;
 use crate::convert::is_among;
 use crate::import::{Import, Importer};
-use crate::meanings::{Conversion, Predecessor};
+use crate::meanings::{self, Conversion, Predecessor};
 use crate::source::{SourceLine, Statement, Statements};
 use crate::tls_policy::{OLDER, SpokenVersions, VersionBound, WrittenSuites};
-use crate::{certificates, meanings};
 
 /// A section, with the defaults before its own options.
 #[derive(Clone, Debug)]
@@ -26,6 +26,11 @@ impl StunnelSection {
     /// The same with defaults, over which its own options go.
     pub(super) fn with(&self, defaults: &Statements) -> Self {
         Self { options: defaults.and(&self.options), ..self.clone() }
+    }
+
+    /// Stands for an option that nobody wrote.
+    pub(super) fn lacking(&self, option: &str) -> Statement {
+        Statement::new(&self.place, option, vec!["(not written)".to_owned()])
     }
 
     /// Whether its clients speak plaintext, and its servers TLS.
@@ -75,7 +80,7 @@ pub(super) fn write_policy(section: &StunnelSection, import: &mut Import) {
     for written in options.all("config") {
         let value = written.value();
         let (command, value) = value.split_once(':').unwrap_or((&value, ""));
-        let one = Statement { words: vec![value.trim().to_owned()], ..written.clone() };
+        let one = written.with([value.trim()]);
         if !spoken.bound_by_command(import, &one, command.trim(), side)
             && let Some(meaning) = meanings::find(Predecessor::Stunnel, "config")
         {
@@ -135,11 +140,7 @@ const OF_VERIFICATION: &[&str] =
 /// refuses, without which there is no service.
 pub(super) fn write_verification(section: &StunnelSection, import: &mut Importer<'_>) -> bool {
     let verification = verification(section);
-    for option in ["CAfile", "CRLfile"] {
-        if let Some(written) = section.options.find(option) {
-            import.look_for(&written.value(), written);
-        }
-    }
+    import.look_for(section.options.each(&["CAfile", "CRLfile"]));
     let ca = section.options.value("CAfile").filter(|_| verification == Verification::Peer);
     let is_mixed = ca.is_some_and(|path| {
         let text = import.files.read(Path::new(&path)).unwrap_or_default();
@@ -153,7 +154,7 @@ pub(super) fn write_verification(section: &StunnelSection, import: &mut Importer
         clients(section, import, verification)
     };
     if verification == Verification::None {
-        for written in OF_VERIFICATION.iter().filter_map(|option| section.options.find(option)) {
+        for written in section.options.each(OF_VERIFICATION) {
             if written.option == "requireCert" && section.options.is_on("requireCert") {
                 let why = "a certificate that nobody verifies is not asked for";
                 import.lacks(written, why, "verifyChain, and `ca`");
@@ -210,9 +211,8 @@ fn clients(section: &StunnelSection, import: &mut Import, verification: Verifica
     let Some(ca) = section.options.find("CAfile") else {
         let why = "clients are verified by CAfile alone here, which is not written";
         let remedy = "join the files of CApath into one, and name that by CAfile";
-        for option in ["CApath", "verify", "verifyChain", "verifyPeer"] {
-            import.lacks(section.options.find(option), why, remedy);
-        }
+        let options = ["CApath", "verify", "verifyChain", "verifyPeer"];
+        import.lacks(section.options.each(&options), why, remedy);
         return false;
     };
     let origin = ca.place.clone();
@@ -248,7 +248,7 @@ fn server(section: &StunnelSection, import: &mut Import, verification: Verificat
     write_name(section, import, verification);
     if verification == Verification::None {
         import.service.set("back.tls.verify", "off", origin);
-        import.service.remark("back.tls.verify", UNVERIFIED);
+        import.remark("back.tls.verify", UNVERIFIED);
         report(section, import, "service.back.tls.verify", "off: servers are not verified");
         return true;
     }
@@ -276,10 +276,9 @@ fn server(section: &StunnelSection, import: &mut Import, verification: Verificat
             is_whole = section.options.find("CAfile").is_some();
         }
     } else if section.options.find("CAfile").is_none() {
-        for option in ["verify", "verifyChain", "verifyPeer"] {
-            let why = "no authority is named, and this host's would be trusted";
-            import.lacks(section.options.find(option), why, "name their file by CAfile");
-        }
+        let why = "no authority is named, and this host's would be trusted";
+        let options = section.options.each(&["verify", "verifyChain", "verifyPeer"]);
+        import.lacks(options, why, "name their file by CAfile");
         is_whole = false;
     }
     let written = section.options.find("CRLfile");

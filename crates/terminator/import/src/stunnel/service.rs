@@ -7,11 +7,9 @@ use toml::Value;
 
 use crate::convert::{Unfit, address, is_among};
 use crate::import::{Import, Importer, inline_table};
-use crate::meanings;
-use crate::meanings::{Conversion, Predecessor};
-use crate::source::{SourceFiles, SourceLine, Statement, switch};
-use crate::stunnel::section;
-use crate::stunnel::section::StunnelSection;
+use crate::meanings::{self, Conversion, Predecessor};
+use crate::source::{SourceFiles, Statement, switch};
+use crate::stunnel::section::{self, StunnelSection};
 
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
@@ -20,22 +18,11 @@ const TAKEN_TOGETHER: &str = "\
     protocolPassword protocolUsername requireCert sni \
     sslVersion sslVersionMax sslVersionMin verify verifyChain verifyPeer";
 
-/// Protocols in which either side may ask for TLS, by stunnel's names and ours.
-const STARTTLS: &[(&str, &str)] = &[
-    ("imap", "imap"),
-    ("ldap", "ldap"),
-    ("nntp", "nntp"),
-    ("pgsql", "postgres"),
-    ("pop3", "pop3"),
-    ("smtp", "smtp"),
-];
-
 /// Writes the service, unless it does what Lariat cannot.
 pub(super) fn write(
     section: &StunnelSection,
     import: &mut Importer<'_>,
     sections: &[StunnelSection],
-    place: &SourceLine,
 ) {
     import.begin(&section.name, section.place.clone());
     for (name, written) in section.options.iter() {
@@ -50,9 +37,8 @@ pub(super) fn write(
         section::write_verification(section, import),
     ];
     section::write_policy(section, import);
-    import.defaults(meanings::defaults_of(Predecessor::Stunnel), place);
-    let (place, option) = (section.place.clone(), "service".to_owned());
-    let of = Statement { place, option, words: vec![format!("[{}]", section.name)] };
+    import.defaults(meanings::defaults_of(Predecessor::Stunnel));
+    let of = Statement::new(&section.place, "service", vec![format!("[{}]", section.name)]);
     if is_whole == [true; 5] {
         return import.finish(&section.options, &of);
     }
@@ -62,21 +48,6 @@ pub(super) fn write(
     );
     import.leave_out(&of, unfit);
 }
-
-/// Reports what the section as a whole lacks.
-fn lacks_option(
-    section: &StunnelSection,
-    import: &mut Import,
-    (option, word): (&str, &str),
-    why: &str,
-    remedy: &str,
-) {
-    let (place, option) = (section.place.clone(), option.to_owned());
-    import.lacks(&Statement { place, option, words: vec![word.to_owned()] }, why, remedy);
-}
-
-/// Stands for the value of an option that nobody wrote.
-const NOT_WRITTEN: &str = "(not written)";
 
 /// Does what one option alone says.
 fn take(section: &StunnelSection, import: &mut Import, (name, written): (&str, &Statement)) {
@@ -156,7 +127,7 @@ fn write_listen(
     let Some(written) = section.options.find("accept").or_else(of_primary) else {
         let why = "programs and inetd do not start Lariat for a connection";
         let remedy = "write the address to listen at";
-        lacks_option(section, import, ("accept", NOT_WRITTEN), why, remedy);
+        import.lacks(&section.lacking("accept"), why, remedy);
         return false;
     };
     match accept_address(&written.value(), import.files) {
@@ -202,8 +173,7 @@ fn write_servers(
     let written = options.find("failover");
     import.joined(written, if in_turn { "service.back.balance" } else { "backup = true" }, "");
     if all.is_empty() && options.find("exec").is_none() {
-        let named = ("connect", NOT_WRITTEN);
-        lacks_option(section, import, named, "no server is named", "write its address");
+        import.lacks(&section.lacking("connect"), "no server is named", "write its address");
     }
     !all.is_empty()
 }
@@ -229,7 +199,11 @@ fn write_protocol(
     }
     let is_login = write_login(section, import, is_tunnel);
     let Some(written) = written else { return true };
-    let ours = STARTTLS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
+    let ours = match name.as_str() {
+        "imap" | "ldap" | "nntp" | "pop3" | "smtp" => Some(name.as_str()),
+        "pgsql" => Some("postgres"),
+        _ => None,
+    };
     let (key, word) = match (ours, section.is_client()) {
         (Some(ours), true) => ("service.back.starttls", ours),
         (Some(ours), false) => ("service.front.starttls.protocol", ours),
@@ -303,7 +277,7 @@ fn write_certificate(section: &StunnelSection, import: &mut Importer<'_>) -> boo
             import.lacks(written, why, hint);
             return false;
         }
-        import.look_for(&value, written);
+        import.look_for_path(&value, written);
     }
     let chain = Value::from(cert.value());
     match (section.is_client(), key) {
