@@ -156,7 +156,7 @@ fn wrong(message: impl Display) -> LabFault {
 }
 
 #[cfg(test)]
-mod catalogue_tests {
+mod tests {
     use super::*;
     use crate::process::scratch::Scratch;
 

@@ -171,7 +171,7 @@ fn in_turn(physical: &[Vec<Core>]) -> Vec<u16> {
 }
 
 #[cfg(test)]
-mod placement_tests {
+mod tests {
     use super::*;
 
     /// As many cores, each with two CPUs, numbered as Linux does on most machines.

@@ -24,7 +24,7 @@ pub(crate) const RESERVED: &str = "url connect source duration warm-up threads c
                         start-at move-sessions";
 
 #[derive(Clone, Debug)]
-pub(crate) struct ConfigurationSettings(Node);
+pub(crate) struct ConfigurationSettings(pub(crate) Node);
 
 /// Checks that it is a table: its entries are read with their places, which serde does not know.
 impl<'de> Deserialize<'de> for ConfigurationSettings {
@@ -75,10 +75,6 @@ pub(crate) const SERVER_NAME: &str = "localhost";
 impl ConfigurationSettings {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.entries().is_empty()
-    }
-
-    pub(crate) fn new(root: Node) -> Self {
-        Self(root)
     }
 
     /// This, and what `over` says in its place; see [`overlaid`].
@@ -334,7 +330,7 @@ impl PlannedLoad {
 const PLACE_WORDS: usize = 5;
 
 #[cfg(test)]
-mod expect_tests {
+mod tests {
     use super::*;
 
     #[test]
