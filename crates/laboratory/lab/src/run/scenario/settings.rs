@@ -209,16 +209,10 @@ impl ShareBounds {
 impl Expect {
     /// This, and what `over` says in its place.
     pub(crate) fn overlaid(self, over: Self) -> Self {
-        Self {
-            kinds: over.kinds.or(self.kinds),
-            version: over.version.or(self.version),
-            suite: over.suite.or(self.suite),
-            group: over.group.or(self.group),
-            signature: over.signature.or(self.signature),
-            resumed: over.resumed.or(self.resumed),
-            origin_resumed: over.origin_resumed.or(self.origin_resumed),
-            error_rate: over.error_rate.or(self.error_rate),
+        macro_rules! overlaid {
+            ($($key:ident)*) => { Self { $($key: over.$key.or(self.$key),)* } };
         }
+        overlaid!(kinds version suite group signature resumed origin_resumed error_rate)
     }
 }
 
