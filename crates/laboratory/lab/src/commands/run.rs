@@ -299,7 +299,8 @@ impl<'r> Ground<'r> {
         }
     }
 
-    /// The targets that take part, in the order of the tables; the versions of those that are there.
+    /// The targets that take part, in the order of the tables; the versions of those that are
+    /// there.
     fn recorded(&self, prepared: &Prepared) -> Vec<TargetDescription> {
         let folder = self.scratch.path();
         prepared.resolved.iter().map(|one| one.recorded(folder)).collect()

@@ -150,8 +150,8 @@ fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A program's lines about its version and its TLS library, a few lines; or why a probe of it cannot
-/// be started, or hangs. `folder` is one that it may write to.
+/// A program's lines about its version and its TLS library, a few lines; or why a probe of it
+/// cannot be started, or hangs. `folder` is one that it may write to.
 pub(crate) fn version_lines(
     target: &TestTarget,
     program: &TargetProgram,
