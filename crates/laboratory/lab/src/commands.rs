@@ -1,10 +1,10 @@
 //! The commands by their names.
 //!
 //! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
-//! arguments in `run_arguments`), `report`, `compare` and `self_test`, `plan` and `simulate` (with
-//! their keys in `farm_question` and a host's metrics in `farm_metrics`); `values` has what several
-//! take. Each takes its own arguments and returns how the program ends; what it says goes through
-//! `Console`, its data to the standard output.
+//! arguments in `run_arguments`), `report` (with `compare`) and `self_test`, `plan` and `simulate`
+//! (with their keys in `farm_question`); `values` has what several take. Each takes its own
+//! arguments and returns how the program ends; what it says goes through `Console`, its data to the
+//! standard output.
 
 mod farm_question;
 mod host;

@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, io, process, thread};
 
-use kernel::{read, value, with_remedy};
 use load::speed::{self, SEAL_BYTES, SpeedRows};
 use measure::record::{Host, HostFact, HostReport, Speed};
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
 use crate::process::{GuardedChild, first_lines};
+use kernel::{read, value, with_remedy};
 
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]

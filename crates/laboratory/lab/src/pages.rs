@@ -282,7 +282,7 @@ pub(crate) fn tame(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod records_tests {
+mod tests {
     use super::*;
 
     #[test]

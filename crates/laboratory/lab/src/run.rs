@@ -6,7 +6,7 @@
 //! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
 //! rounds, lets `measurement` measure one configuration after the other, and gives each result to
 //! `journal`, which writes the record and reports the progress. Of a run that ends by a rule
-//! (`measure::until`), [`MeasuredRounds`] says which configurations need more rounds, by the values
+//! (`measure::until`), [`RecordedPast`] says which configurations need more rounds, by the values
 //! of their main metrics in this run and in the record that it resumes.
 //!
 //! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
@@ -22,7 +22,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use measure::experiment::{
-    self, Configuration, Ended, Experiment, FailureKind, Measurement, RunEvent, Scenario,
+    self, Configuration, Ended, Experiment, FailedRepeat, FailureKind, Measurement, RunEvent,
+    Scenario,
 };
 use measure::random::SplitMix;
 use measure::until::{ROUNDS_MAX, StoppingRule};
@@ -68,50 +69,82 @@ pub(crate) struct RunTally {
 
 /// Repeats that the record holds already, by scenario and configuration.
 #[derive(Debug, Default)]
-pub(crate) struct RecordedPast {
-    done: BTreeMap<(String, String), DoneRepeat>,
-    rounds: MeasuredRounds,
-}
+pub(crate) struct RecordedPast(BTreeMap<(String, String), DoneRepeat>);
 
 #[derive(Clone, Debug, Default)]
 struct DoneRepeat {
     repeats: BTreeSet<u32>,
     measurements: u32,
     failures: u32,
+    /// The main metric's value in each round.
+    values: BTreeMap<u32, f64>,
 }
 
 impl RecordedPast {
     /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
     pub(crate) fn of(record: &Experiment, with_failures: bool) -> Self {
-        let measured = record.measurements.iter();
-        let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
-        let failed = record.failures.iter().filter(|_| with_failures);
-        let failed = failed.map(|it| (it.repeat, false, &it.scenario, &it.configuration));
+        let measured = record.measurements.iter().map(Ok);
+        let failed = record.failures.iter().filter(|_| with_failures).map(Err);
         // In the order of repeats, in which failures are in a row.
-        let mut all: Vec<_> = measured.chain(failed).collect();
-        all.sort_by_key(|(repeat, ..)| *repeat);
-        let mut past = Self { rounds: MeasuredRounds::of(record), ..Self::default() };
-        for (repeat, is_measured, scenario, configuration) in all {
-            past.add(scenario, configuration, repeat, is_measured);
+        let mut all: Vec<Result<&Measurement, &FailedRepeat>> = measured.chain(failed).collect();
+        all.sort_by_key(|one| one.map_or_else(|failed| failed.repeat, |it| it.repeat));
+        let mut past = Self::default();
+        for one in all {
+            match one {
+                Ok(it) => {
+                    let mut scenarios = record.plan.scenarios.iter();
+                    past.add(it, scenarios.find(|one| one.name == it.scenario));
+                }
+                Err(failed) => past.add_failed(failed),
+            }
         }
         past
     }
 
-    fn add(&mut self, scenario: &str, configuration: &str, repeat: u32, is_measured: bool) {
+    fn add(&mut self, measurement: &Measurement, scenario: Option<&Scenario>) {
+        let Measurement { scenario: name, configuration, repeat, .. } = measurement;
+        let done = self.repeated(name, configuration, *repeat);
+        done.measurements += 1;
+        done.failures = 0;
+        let value = scenario.and_then(|one| one.metrics.first()?.of(measurement));
+        done.values.extend(value.map(|value| (*repeat, value)));
+    }
+
+    fn add_failed(&mut self, failed: &FailedRepeat) {
+        self.repeated(&failed.scenario, &failed.configuration, failed.repeat).failures += 1;
+    }
+
+    fn repeated(&mut self, scenario: &str, configuration: &str, repeat: u32) -> &mut DoneRepeat {
         let key = (scenario.to_owned(), configuration.to_owned());
-        let done = self.done.entry(key).or_default();
+        let done = self.0.entry(key).or_default();
         done.repeats.insert(repeat);
-        if is_measured {
-            done.measurements += 1;
-            done.failures = 0;
-        } else {
-            done.failures += 1;
-        }
+        done
     }
 
     fn done(&self, planned: &Planned) -> DoneRepeat {
         let key = (planned.scenario.clone(), planned.configuration.key.clone());
-        self.done.get(&key).cloned().unwrap_or_default()
+        self.0.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Whether the targets at one choice of values need no more rounds, each compared with the
+    /// first of them. One alone is compared with itself at its level: its own interval counts.
+    fn has_enough(&self, scenario: &Scenario, targets: &[&Planned]) -> bool {
+        let (Some(rule), Some(metric)) = (scenario.until, scenario.metrics.first()) else {
+            return false;
+        };
+        let values: Vec<_> = targets.iter().map(|planned| self.done(planned).values).collect();
+        let comparisons: Vec<Vec<(f64, f64)>> = match values.as_slice() {
+            [] => return true,
+            [alone] => vec![alone.values().map(|value| (*value, 1.0)).collect()],
+            [first, others @ ..] => {
+                let paired = |other: &BTreeMap<u32, f64>| {
+                    let pairs = other.iter();
+                    pairs.filter_map(|(round, value)| Some((*value, *first.get(round)?))).collect()
+                };
+                others.iter().map(paired).collect()
+            }
+        };
+        rule.is_met(*metric, &comparisons)
     }
 }
 
@@ -262,7 +295,7 @@ impl RunInProgress<'_, '_, '_> {
                 choices.entry(&planned.configuration.values).or_default().push(planned);
             }
         }
-        choices.retain(|_, targets| !self.past.rounds.are_enough(scenario, targets));
+        choices.retain(|_, targets| !self.past.has_enough(scenario, targets));
         choices.into_values().flatten().collect()
     }
 
@@ -298,10 +331,8 @@ impl RunInProgress<'_, '_, '_> {
         let failure = match self.bench.measure(subject, self.run.cancel) {
             Ok(measurement) => {
                 self.progress.measured(planned, &scenario.metrics, &measurement);
-                self.past.rounds.add(scenario, &measurement);
+                self.past.add(&measurement, Some(scenario));
                 self.journal.append(&RunEvent::Measured(Box::new(measurement)))?;
-                let key = &planned.configuration.key;
-                self.past.add(&planned.scenario, key, repeat, true);
                 return Ok(true);
             }
             // A signal ends servers too, which then fail.
@@ -325,7 +356,7 @@ impl RunInProgress<'_, '_, '_> {
         kind: FailureKind,
         why: &str,
     ) -> LabResult<()> {
-        let failure = experiment::FailedRepeat {
+        let failure = FailedRepeat {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),
             repeat,
@@ -333,7 +364,7 @@ impl RunInProgress<'_, '_, '_> {
             kind,
             why: why.to_owned(),
         };
-        self.past.add(&failure.scenario, &failure.configuration, repeat, false);
+        self.past.add_failed(&failure);
         self.journal.append(&RunEvent::Failed(failure))
     }
 }
@@ -373,7 +404,7 @@ pub(crate) fn round(
 }
 
 #[cfg(test)]
-mod order_tests {
+mod tests {
     use super::*;
 
     fn configurations() -> Vec<Configuration> {
@@ -412,56 +443,5 @@ mod order_tests {
             first[round(&all, seed, 0, 0)[0]] += 1;
         }
         assert!(first.iter().all(|count| (60..150).contains(count)), "{first:?}");
-    }
-}
-
-/// The main metric's value in each round, by scenario and configuration.
-#[derive(Debug, Default)]
-struct MeasuredRounds(BTreeMap<(String, String), BTreeMap<u32, f64>>);
-
-impl MeasuredRounds {
-    pub(crate) fn of(record: &Experiment) -> Self {
-        let mut rounds = Self::default();
-        for measurement in &record.measurements {
-            let mut scenarios = record.plan.scenarios.iter();
-            if let Some(scenario) = scenarios.find(|one| one.name == measurement.scenario) {
-                rounds.add(scenario, measurement);
-            }
-        }
-        rounds
-    }
-
-    pub(crate) fn add(&mut self, scenario: &Scenario, measurement: &Measurement) {
-        let value = scenario.metrics.first().and_then(|metric| metric.of(measurement));
-        if let Some(value) = value {
-            let key = (measurement.scenario.clone(), measurement.configuration.clone());
-            self.0.entry(key).or_default().insert(measurement.repeat, value);
-        }
-    }
-
-    /// Whether the targets at one choice of values need no more rounds, each compared with the
-    /// first of them. One alone is compared with itself at its level: its own interval counts.
-    fn are_enough(&self, scenario: &Scenario, targets: &[&Planned]) -> bool {
-        let (Some(rule), Some(metric)) = (scenario.until, scenario.metrics.first()) else {
-            return false;
-        };
-        let values: Vec<_> = targets.iter().map(|planned| self.values(planned)).collect();
-        let comparisons: Vec<Vec<(f64, f64)>> = match values.as_slice() {
-            [] => return true,
-            [alone] => vec![alone.values().map(|value| (*value, 1.0)).collect()],
-            [first, others @ ..] => {
-                let paired = |other: &BTreeMap<u32, f64>| {
-                    let pairs = other.iter();
-                    pairs.filter_map(|(round, value)| Some((*value, *first.get(round)?))).collect()
-                };
-                others.iter().map(paired).collect()
-            }
-        };
-        rule.is_met(*metric, &comparisons)
-    }
-
-    fn values(&self, planned: &Planned) -> BTreeMap<u32, f64> {
-        let key = (planned.scenario.clone(), planned.configuration.key.clone());
-        self.0.get(&key).cloned().unwrap_or_default()
     }
 }

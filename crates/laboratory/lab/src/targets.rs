@@ -1,9 +1,9 @@
 //! Targets: the programs under test, as data, and the servers that they become.
 //!
 //! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of
-//! its configuration. `root` unpacks Debian packages beside this system's programs, `program` finds
-//! the program and its version there, `certificates` makes what it serves with, `templates` fills
-//! in its configuration, and `server` starts it and reads its output.
+//! its configuration. `program` finds the program and its version, on this system or in a root of
+//! Debian packages beside it, `certificates` makes what it serves with, `templates` fills in its
+//! configuration, and `server` starts it and reads its output.
 //!
 //! Owns nothing that is measured: a run decides when a server starts and what loads it.
 
@@ -156,7 +156,7 @@ fn wrong(message: impl Display) -> LabFault {
 }
 
 #[cfg(test)]
-mod catalogue_tests {
+mod tests {
     use super::*;
     use crate::process::scratch::Scratch;
 

@@ -237,7 +237,7 @@ impl ReplyReader {
 }
 
 #[cfg(test)]
-mod reply_tests {
+mod tests {
     use super::*;
 
     /// The reply's progress, whole in one piece and byte by byte: they must not differ.

@@ -3,11 +3,11 @@
 //! A tally's size depends on how many seconds and kinds there are, not on how many transactions.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::time::Duration;
 
 use measure::choice::{EchOutcome, Kind};
 use measure::histogram::Histogram;
+use measure::merge::add_all;
 use measure::record::{
     HandshakeCounts, Latencies, RequestResult, Second, TrafficBytes, TransactionCounts,
 };
@@ -132,8 +132,8 @@ impl LoadTally {
         self.warm_up += other.warm_up;
         self.carried += other.carried;
         self.totals += other.totals;
-        add_all(&mut self.failures, other.failures);
-        add_all(&mut self.addresses, other.addresses);
+        add_all(&mut self.failures, &other.failures);
+        add_all(&mut self.addresses, &other.addresses);
         for (request, result) in other.requests {
             *self.requests.entry(request).or_default() += &result;
         }
@@ -179,10 +179,10 @@ impl SecondTally {
         self.attempted += other.attempted;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
-        add_all(&mut self.handshakes, other.handshakes);
+        add_all(&mut self.handshakes, &other.handshakes);
         self.open += other.open;
         self.total.add(&other.total);
-        add_all(&mut self.failures, other.failures);
+        add_all(&mut self.failures, &other.failures);
     }
 
     pub(crate) fn second(&self, at_s: u64) -> Second {
@@ -211,12 +211,6 @@ impl SecondTally {
 
 fn by_name(failures: &BTreeMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
     failures.iter().map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
-}
-
-fn add_all<K: Ord, N: AddAssign + Default>(sum: &mut BTreeMap<K, N>, other: BTreeMap<K, N>) {
-    for (key, count) in other {
-        *sum.entry(key).or_default() += count;
-    }
 }
 
 fn row(key: &Negotiated, count: u64) -> HandshakeCounts {

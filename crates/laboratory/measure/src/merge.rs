@@ -1,6 +1,6 @@
 //! How parts of a record add up, and one record of loads that several hosts made together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::record::{
@@ -97,26 +97,14 @@ pub fn merged(records: &[&LoadRecord]) -> Result<LoadRecord, MergeFault> {
 
 fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
     if one.started != other.started {
-        let began = [one, other].map(|record| record.started.clone());
-        let [one, other] = began;
-        return Err(MergeFault::Apart(one, other));
+        return Err(MergeFault::Apart(one.started.clone(), other.started.clone()));
     }
     if one.capacity.is_some() || other.capacity.is_some() {
         return Err(MergeFault::Search);
     }
-    if one.tool != other.tool {
-        return Err(MergeFault::Different("tool"));
-    }
-    if one.target.url != other.target.url {
-        return Err(MergeFault::Different("url"));
-    }
-    let (mut plan, others) = (one.plan.clone(), other.plan.clone());
-    if !lengths(&plan.arrival).eq(lengths(&others.arrival)) {
-        return Err(MergeFault::Different("arrival"));
-    }
-    // What may differ.
-    let own = others.clone();
-    plan = RecordedPlan {
+    let own = other.plan.clone();
+    // What may differ is the other's.
+    let plan = RecordedPlan {
         sources: own.sources,
         arrival: own.arrival,
         clients: own.clients,
@@ -124,12 +112,26 @@ fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
         threads: own.threads,
         cpus: own.cpus,
         seed: own.seed,
-        ..plan
+        ..one.plan.clone()
     };
-    if plan != others {
-        return Err(MergeFault::Different("plan"));
+    let differing = [
+        ("tool", one.tool != other.tool),
+        ("url", one.target.url != other.target.url),
+        ("arrival", !lengths(&one.plan.arrival).eq(lengths(&other.plan.arrival))),
+        ("plan", plan != other.plan),
+    ];
+    let first = differing.into_iter().find(|(_, differs)| *differs);
+    first.map_or(Ok(()), |(name, _)| Err(MergeFault::Different(name)))
+}
+
+/// Adds values up by their keys.
+pub fn add_all<K: Clone + Ord, N: AddAssign + Copy + Default>(
+    sum: &mut BTreeMap<K, N>,
+    more: &BTreeMap<K, N>,
+) {
+    for (key, count) in more {
+        *sum.entry(key.clone()).or_default() += *count;
     }
-    Ok(())
 }
 
 /// The lengths of each stretch of the plan, in nanoseconds; a closed load has no stretches.
@@ -158,12 +160,8 @@ fn add(sum: &mut LoadRecord, other: &LoadRecord) {
     sum.elapsed_ns = sum.elapsed_ns.max(other.elapsed_ns);
     sum.warm_up += other.warm_up;
     sum.totals += other.totals;
-    for (reason, count) in &other.failures {
-        *sum.failures.entry(reason.clone()).or_default() += count;
-    }
-    for (address, counts) in &other.addresses {
-        *sum.addresses.entry(address.clone()).or_default() += *counts;
-    }
+    add_all(&mut sum.failures, &other.failures);
+    add_all(&mut sum.addresses, &other.addresses);
     for (request, more) in sum.requests.iter_mut().zip(&other.requests) {
         *request += more;
     }

@@ -16,12 +16,13 @@ use measure::choice::Kind;
 use measure::planned::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
 use measure::random::SplitMix;
 use measure::record::{HandshakeCounts, LoadRecord, RunEnding, RunWarning, Second};
-use node::{Cohort, FarmNode, Served, Waits};
-pub use node::{FarmSettings, RetryPolicy};
 
 use crate::PlanFault;
 use crate::script::{FarmEvent, ScriptLine};
 use crate::traffic::Sharing;
+use node::{Cohort, FarmNode, Served, Waits};
+
+pub use node::{FarmSettings, RetryPolicy};
 
 /// Ticks until the latest retry of a client: its waits double at most this often.
 const RING: usize = 256;

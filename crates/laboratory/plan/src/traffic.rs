@@ -1,4 +1,9 @@
-//! TRAFFICDOC
+//! The traffic that is planned for, as meant: keys, groups, rates; and what follows from it, the
+//! costs of sharing its sessions among them.
+//!
+//! Those costs come from what was measured of Lariat between programs and in virtual time
+//! (docs/guide/scale-out.md, "What it costs"). Its protocol is not imported: the laboratory does
+//! not know the terminator.
 
 use measure::choice::Kind;
 

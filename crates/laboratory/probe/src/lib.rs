@@ -27,7 +27,7 @@ use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::ProbeReport;
 use wire::starttls::{Dialect, HostNames};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProbeOptions {
     pub hosts: Vec<String>,
     pub addresses: Vec<SocketAddr>,
@@ -63,7 +63,7 @@ pub struct ProbeOptions {
 }
 
 /// How long is waited at the most.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WaitLimits {
     pub connection: Duration,
     /// In addition where TLS is asked for, and servers may greet after a pause.

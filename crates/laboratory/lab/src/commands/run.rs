@@ -16,6 +16,7 @@ use measure::experiment::{
 use measure::record::{HostReport, Tool};
 use options::Complaint;
 
+use super::plan::{command, tool};
 use super::run_arguments::RunArguments;
 use super::targets::{check_name, programs, with_root};
 use crate::console::{Console, print};
@@ -43,10 +44,9 @@ const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
 pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
-    let words = std::env::args_os().skip(2);
-    let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let ground = || Ground::new(&request, command(), console, Interrupt::new(console, ENDING)?);
     if let Some(path) = &request.resume {
-        return resume(path, &request, words, &Ground::new(&request, console)?);
+        return ground()?.resume(path);
     }
     if request.list {
         return list(&request, console);
@@ -62,20 +62,20 @@ pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
         let Prepared { resolved, expanded, placement, .. } = &prepared;
         return print(plan_text(expanded, resolved, placement));
     }
-    begin(prepared, &request, words, &Ground::new(&request, console)?)
+    ground()?.begin(prepared)
 }
 
-/// A run for another command, which hears the signals; `words` are those of its record.
+/// A run for another command, which hears the signals; `command` is the one of its record.
 pub(super) fn carry_out_alone(
     request: &RunArguments,
-    words: Vec<String>,
+    command: Vec<String>,
     console: Console,
     interrupt: Interrupt,
 ) -> LabResult<Exit> {
-    let ground = Ground::beside(request, console, interrupt)?;
+    let ground = Ground::new(request, command, console, interrupt)?;
     match &request.resume {
-        Some(path) => resume(path, request, words, &ground),
-        None => begin(prepare(request, console)?, request, words, &ground),
+        Some(path) => ground.resume(path),
+        None => ground.begin(prepare(request, console)?),
     }
 }
 
@@ -124,7 +124,8 @@ fn resolve(
     for name in tested.chain(helpers.flatten()) {
         let place = others.iter().position(|target| target.name == name);
         if let Some(place) = place {
-            resolved.push(ResolvedTarget::find(others.remove(place), builds));
+            let target = others.remove(place);
+            resolved.push(ResolvedTarget { program: builds.find(&target), target });
         }
     }
     let mut programs = resolved.iter().filter_map(|one| one.program.as_ref().ok());
@@ -183,32 +184,23 @@ fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
     print(listing(&of_mode(false)?, &of_mode(true)?))
 }
 
-fn begin(
-    mut prepared: Prepared,
-    request: &RunArguments,
-    words: Vec<String>,
-    ground: &Ground,
-) -> LabResult<Exit> {
-    let date = RecordDate::of(SystemTime::now());
-    let mut journal = Journal::create(request.record.as_deref(), date)?;
-    let plan = plan(&mut prepared, request, words, date, ground);
-    journal.append(&RunEvent::Began(Box::new(plan.clone())))?;
-    carry_out(&prepared, &plan, journal, RecordedPast::default(), request, ground)
-}
-
-/// The needs of every run: a folder, and a listener for signals.
-struct Ground {
+/// A run that was asked for, and the needs of each: a folder, and a listener for signals.
+struct Ground<'r> {
+    request: &'r RunArguments,
+    /// The command of its record.
+    command: Vec<String>,
     scratch: Scratch,
     interrupt: Interrupt,
     console: Console,
 }
 
-impl Ground {
-    fn new(request: &RunArguments, console: Console) -> LabResult<Self> {
-        Self::beside(request, console, Interrupt::new(console, ENDING)?)
-    }
-
-    fn beside(request: &RunArguments, console: Console, interrupt: Interrupt) -> LabResult<Self> {
+impl<'r> Ground<'r> {
+    fn new(
+        request: &'r RunArguments,
+        command: Vec<String>,
+        console: Console,
+        interrupt: Interrupt,
+    ) -> LabResult<Self> {
         let mut scratch = Scratch::new()?;
         if request.keep {
             scratch.is_kept = true;
@@ -216,70 +208,154 @@ impl Ground {
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
         // Without it, few connections fit; configurations that want more say so.
-        let _ = sys::usage::raise_open_files();
-        Ok(Self { scratch, interrupt, console })
+        let _ = sys::limit::raise_open_files();
+        Ok(Self { request, command, scratch, interrupt, console })
     }
-}
 
-/// The first line of the record.
-fn plan(
-    prepared: &mut Prepared,
-    request: &RunArguments,
-    words: Vec<String>,
-    date: RecordDate,
-    ground: &Ground,
-) -> ExperimentPlan {
-    measure_speeds(prepared, request, ground);
-    let seed = request.seed.unwrap_or_else(|| seed_of(date));
-    let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
-    command.extend(words);
-    if request.seed.is_none() {
-        command.extend(["--seed".to_owned(), seed.to_string()]);
+    fn begin(&self, mut prepared: Prepared) -> LabResult<Exit> {
+        let date = RecordDate::of(SystemTime::now());
+        let mut journal = Journal::create(self.request.record.as_deref(), date)?;
+        let plan = self.plan(&mut prepared, date);
+        journal.append(&RunEvent::Began(Box::new(plan.clone())))?;
+        self.carry_out(&prepared, &plan, journal, RecordedPast::default())
     }
-    ExperimentPlan {
-        format: experiment::FORMAT,
-        tool: Tool {
-            name: "lariat-lab".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            tls: load::outcome::tls_library(),
-        },
-        command,
-        started: date.to_string(),
-        mode: request.mode_name().to_owned(),
-        seed,
-        host: prepared.host.clone(),
-        placement: prepared.placement.clone(),
-        targets: recorded(prepared, ground.scratch.path()),
-        scenarios: prepared.expanded.iter().map(|one| one.scenario.clone()).collect(),
-    }
-}
 
-/// Keys and ciphers; a signal ends that at once, and the run with it.
-fn measure_speeds(prepared: &mut Prepared, request: &RunArguments, ground: &Ground) {
-    let console = ground.console;
-    let Some(rows) = request.speeds() else {
-        return;
-    };
-    let timing = SpeedTiming::of(rows);
-    if !request.quiet {
-        let seconds = timing.total().as_secs();
-        console.say(format_args!(
-            "measuring keys and ciphers for {seconds} s (--speeds none leaves that out)"
-        ));
+    /// A run that was stopped, from where it stopped.
+    fn resume(&self, path: &Path) -> LabResult<Exit> {
+        let console = self.console;
+        let (record, mut journal) = Journal::resume(path)?;
+        let prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
+        let targets = self.recorded(&prepared);
+        if let Some(change) = changed(&record.plan, &prepared.expanded, &targets, &prepared.host) {
+            return Err(LabFault::new(
+                format_args!("{}: {change}", path.display()),
+                "what was read before and after could not be compared: begin anew",
+            ));
+        }
+        let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
+        let has_failed =
+            record.failures.iter().any(|failure| failure.kind != FailureKind::Unsupported);
+        if is_complete && !has_failed {
+            console.say(format_args!("{} has come to its end already", path.display()));
+            return Ok(Exit::Success);
+        }
+        let command = self.command.clone();
+        journal.append(&RunEvent::Resumed(RunMoment { at: now(), command }))?;
+        if is_complete {
+            console.say("it has come to its end; what failed is measured again");
+        }
+        let past = RecordedPast::of(&record, !is_complete);
+        self.carry_out(&prepared, &record.plan, journal, past)
     }
-    let (sender, reports) = channel();
-    // After a signal it ends with the program.
-    thread::spawn(move || {
-        let _ = sender.send(host::report(Some(timing)));
-    });
-    while !ground.interrupt.is_requested() {
-        match reports.recv_timeout(PAUSE) {
-            Ok(report) => {
-                prepared.host = report;
-                return;
+
+    /// The first line of the record.
+    fn plan(&self, prepared: &mut Prepared, date: RecordDate) -> ExperimentPlan {
+        self.measure_speeds(prepared);
+        let (request, mut command) = (self.request, self.command.clone());
+        let seed = request.seed.unwrap_or_else(|| seed_of(date));
+        if request.seed.is_none() {
+            command.extend(["--seed".to_owned(), seed.to_string()]);
+        }
+        ExperimentPlan {
+            format: experiment::FORMAT,
+            tool: Tool { tls: load::outcome::tls_library(), ..tool("lariat-lab") },
+            command,
+            started: date.to_string(),
+            mode: request.mode_name().to_owned(),
+            seed,
+            host: prepared.host.clone(),
+            placement: prepared.placement.clone(),
+            targets: self.recorded(prepared),
+            scenarios: prepared.expanded.iter().map(|one| one.scenario.clone()).collect(),
+        }
+    }
+
+    /// Keys and ciphers; a signal ends that at once, and the run with it.
+    fn measure_speeds(&self, prepared: &mut Prepared) {
+        let Some(rows) = self.request.speeds() else {
+            return;
+        };
+        let timing = SpeedTiming::of(rows);
+        if !self.request.quiet {
+            let seconds = timing.total().as_secs();
+            self.console.say(format_args!(
+                "measuring keys and ciphers for {seconds} s (--speeds none leaves that out)"
+            ));
+        }
+        let (sender, reports) = channel();
+        // After a signal it ends with the program.
+        thread::spawn(move || {
+            let _ = sender.send(host::report(Some(timing)));
+        });
+        while !self.interrupt.is_requested() {
+            match reports.recv_timeout(PAUSE) {
+                Ok(report) => {
+                    prepared.host = report;
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+
+    /// The targets that take part, in the order of the tables; the versions of those that are
+    /// there.
+    fn recorded(&self, prepared: &Prepared) -> Vec<TargetDescription> {
+        let folder = self.scratch.path();
+        prepared.resolved.iter().map(|one| one.recorded(folder)).collect()
+    }
+
+    fn carry_out(
+        &self,
+        prepared: &Prepared,
+        plan: &ExperimentPlan,
+        mut journal: Journal,
+        past: RecordedPast,
+    ) -> LabResult<Exit> {
+        report_missing(plan, &prepared.resolved, self.console);
+        let run = ExperimentRun {
+            plan,
+            scenarios: &prepared.expanded,
+            resolved: &prepared.resolved,
+            means: Means::new(&plan.placement, sys::limit::open_files()),
+            folder: self.scratch.path(),
+            cancel: &self.interrupt,
+            console: self.console,
+            is_quiet: self.request.quiet,
+        };
+        let tally = run.run(&mut journal, past).map_err(|fault| {
+            let path = journal.path().display();
+            let hint = format!("--resume {path} takes it up when that is mended");
+            LabFault { hint, ..fault }
+        })?;
+        self.conclude(tally, &journal)
+    }
+
+    fn conclude(&self, tally: RunTally, journal: &Journal) -> LabResult<Exit> {
+        let console = self.console;
+        let path = journal.path().display().to_string();
+        if !tally.is_complete {
+            console.say(format_args!("stopped; the record is {path}"));
+            console.hint(format_args!("lariat-lab run --resume {path} takes it up"));
+            return Ok(Exit::Partial);
+        }
+        if !self.request.quiet {
+            console.say(format_args!("the record is {path}"));
+            console.hint(format_args!("lariat-lab report {path} -o page.html makes a page of it"));
+        }
+        match tally {
+            RunTally { measured: 0, .. } => Err(LabFault::failed(
+                "no configuration was measured",
+                "the reasons stand above, and in the record",
+            )),
+            RunTally { lacking: 0, .. } => Ok(Exit::Success),
+            RunTally { lacking, .. } => {
+                let text =
+                    format_args!("{lacking} configurations have fewer measurements than planned");
+                console.advise(text, "the reasons stand above, and in the record");
+                Ok(Exit::Partial)
+            }
         }
     }
 }
@@ -289,76 +365,6 @@ fn seed_of(date: RecordDate) -> u64 {
     date.compact().chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(1)
 }
 
-/// The targets that take part, in the order of the tables; the versions of those that are there.
-fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<TargetDescription> {
-    let targets = prepared.resolved.iter_mut().map(|one| {
-        one.probe(folder);
-        one.recorded()
-    });
-    targets.collect()
-}
-
-/// A run that was stopped, from where it stopped.
-fn resume(
-    path: &Path,
-    request: &RunArguments,
-    words: Vec<String>,
-    ground: &Ground,
-) -> LabResult<Exit> {
-    let console = ground.console;
-    let (record, mut journal) = Journal::resume(path)?;
-    let mut prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
-    let targets = recorded(&mut prepared, ground.scratch.path());
-    if let Some(change) = changed(&record.plan, &prepared.expanded, &targets, &prepared.host) {
-        return Err(LabFault::new(
-            format_args!("{}: {change}", path.display()),
-            "what was read before and after could not be compared: begin anew",
-        ));
-    }
-    let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
-    let has_failed = record.failures.iter().any(|failure| failure.kind != FailureKind::Unsupported);
-    if is_complete && !has_failed {
-        console.say(format_args!("{} has come to its end already", path.display()));
-        return Ok(Exit::Success);
-    }
-    let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
-    command.extend(words);
-    journal.append(&RunEvent::Resumed(RunMoment { at: now(), command }))?;
-    if is_complete {
-        console.say("it has come to its end; what failed is measured again");
-    }
-    let past = RecordedPast::of(&record, !is_complete);
-    carry_out(&prepared, &record.plan, journal, past, request, ground)
-}
-
-fn carry_out(
-    prepared: &Prepared,
-    plan: &ExperimentPlan,
-    mut journal: Journal,
-    past: RecordedPast,
-    request: &RunArguments,
-    ground: &Ground,
-) -> LabResult<Exit> {
-    let console = ground.console;
-    report_missing(plan, &prepared.resolved, console);
-    let run = ExperimentRun {
-        plan,
-        scenarios: &prepared.expanded,
-        resolved: &prepared.resolved,
-        means: Means::new(&plan.placement, sys::usage::open_files()),
-        folder: ground.scratch.path(),
-        cancel: &ground.interrupt,
-        console,
-        is_quiet: request.quiet,
-    };
-    let tally = run.run(&mut journal, past).map_err(|fault| {
-        let path = journal.path().display();
-        let hint = format!("--resume {path} takes it up when that is mended");
-        LabFault { hint, ..fault }
-    })?;
-    conclude(tally, &journal, request, console)
-}
-
 /// Targets that take no part, and the remedy.
 fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
@@ -366,37 +372,6 @@ fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: C
         if let Some(Err(missing)) = one.map(|one| &one.program) {
             let text = format_args!("{} takes no part: {}", target.name, missing.message);
             console.advise(text, &missing.hint);
-        }
-    }
-}
-
-fn conclude(
-    tally: RunTally,
-    journal: &Journal,
-    request: &RunArguments,
-    console: Console,
-) -> LabResult<Exit> {
-    let path = journal.path().display().to_string();
-    if !tally.is_complete {
-        console.say(format_args!("stopped; the record is {path}"));
-        console.hint(format_args!("lariat-lab run --resume {path} takes it up"));
-        return Ok(Exit::Partial);
-    }
-    if !request.quiet {
-        console.say(format_args!("the record is {path}"));
-        console.hint(format_args!("lariat-lab report {path} -o page.html makes a page of it"));
-    }
-    match tally {
-        RunTally { measured: 0, .. } => Err(LabFault::failed(
-            "no configuration was measured",
-            "the reasons stand above, and in the record",
-        )),
-        RunTally { lacking: 0, .. } => Ok(Exit::Success),
-        RunTally { lacking, .. } => {
-            let text =
-                format_args!("{lacking} configurations have fewer measurements than planned");
-            console.advise(text, "the reasons stand above, and in the record");
-            Ok(Exit::Partial)
         }
     }
 }

@@ -109,10 +109,9 @@ fn measure_trial(
             [&[SELF_TEST], &rule[..], &["--record", &name]].concat()
         }
     };
-    let words: Vec<_> = words.into_iter().chain(quiet).map(str::to_owned).collect();
-    let command = ["lariat-lab", "run"].map(str::to_owned);
-    let command: Vec<_> = command.into_iter().chain(words.clone()).collect();
-    carry_out_alone(&RunArguments::of_command(&command)?, words, console, interrupt.clone())?;
+    let words = ["lariat-lab", "run"].into_iter().chain(words).chain(quiet);
+    let command: Vec<_> = words.map(str::to_owned).collect();
+    carry_out_alone(&RunArguments::of_command(&command)?, command, console, interrupt.clone())?;
     Ok(!interrupt.is_requested())
 }
 

@@ -98,18 +98,15 @@ fn sites(arguments: &SurveyArguments) -> LabResult<Vec<ProbeOptions>> {
             server_name: name.parse::<IpAddr>().is_err().then(|| name.clone()),
             request: arguments.starttls.map_or_else(|| get("/", &name), |_| Vec::new()),
             expected_name: Some(name),
-            proxy: None,
             starttls: arguments.starttls,
             ehlo_name: process::own_name(),
-            client_certificate: None,
-            ech: None,
             roots_pem: roots_pem.clone(),
             roots_of_system: arguments.conduct.ca.is_none(),
-            earlier: None,
             limits,
             attempts: ATTEMPTS,
             now_s: now_s(),
             hosts,
+            ..ProbeOptions::default()
         });
     }
     match sites.len() {

@@ -208,12 +208,10 @@ fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
 }
 
 fn versions(target: &TestTarget, program: &TargetProgram) -> Vec<String> {
-    let scratch = match Scratch::new() {
-        Ok(scratch) => scratch,
-        Err(fault) => return vec![fault.message],
-    };
-    let said = program::version_lines(target, program, scratch.path());
-    said.unwrap_or_else(|fault| vec![fault.to_string()])
+    match Scratch::new() {
+        Ok(scratch) => program::version_lines(target, program, scratch.path()),
+        Err(fault) => vec![fault.message],
+    }
 }
 
 fn table(rows: &[Row<'_>]) -> String {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use measure::record::HostFact;
+use options::quantity::cpu_list;
 
 use super::kernel::{fact, names, non_empty, number, read, with_remedy};
 
@@ -179,7 +180,7 @@ struct NetworkCard {
     receive_queues: usize,
     send_queues: usize,
     /// CPUs that its interrupts go to; none if that is unknown.
-    interrupted: BTreeSet<u32>,
+    interrupted: BTreeSet<u16>,
     /// Whether the kernel spreads what one queue receives over other CPUs (RPS).
     is_spread: bool,
 }
@@ -206,7 +207,7 @@ fn card(name: &str) -> Option<NetworkCard> {
 }
 
 /// The interrupts of a device on PCI, or, for virtio, of the one that carries it.
-fn interrupted(device: &Path) -> BTreeSet<u32> {
+fn interrupted(device: &Path) -> BTreeSet<u16> {
     let own = device.join("msi_irqs");
     let carrier = fs::canonicalize(device).ok();
     let carrier = carrier.and_then(|path| Some(path.parent()?.join("msi_irqs")));
@@ -214,21 +215,11 @@ fn interrupted(device: &Path) -> BTreeSet<u32> {
     numbers.iter().flat_map(|number| cpus_of(number)).collect()
 }
 
-fn cpus_of(interrupt: &str) -> Vec<u32> {
+fn cpus_of(interrupt: &str) -> Vec<u16> {
     let folder = PathBuf::from("/proc/irq").join(interrupt);
     let effective = non_empty(folder.join("effective_affinity_list"));
     let list = effective.or_else(|| non_empty(folder.join("smp_affinity_list")));
-    list.map_or_else(Vec::new, |list| members(&list))
-}
-
-/// `0-2,5`, as many as a host can have.
-fn members(list: &str) -> Vec<u32> {
-    const CPUS_MAX: u32 = 8192;
-    let ranges = list.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some((first.parse().ok()?, last.parse::<u32>().ok()?.min(CPUS_MAX)))
-    });
-    ranges.flat_map(|(first, last): (u32, u32)| first..=last).collect()
+    list.and_then(|list| cpu_list(&list)).unwrap_or_default()
 }
 
 impl NetworkCard {
@@ -244,7 +235,7 @@ impl NetworkCard {
         value +=
             &format!(", queues: {} to receive, {} to send", self.receive_queues, self.send_queues);
         if !self.interrupted.is_empty() {
-            let cpus: Vec<_> = self.interrupted.iter().map(u32::to_string).collect();
+            let cpus: Vec<_> = self.interrupted.iter().map(u16::to_string).collect();
             value += &format!(", interrupts at CPU {}", cpus.join(", "));
         }
         if self.is_spread {
@@ -335,12 +326,5 @@ mod tests {
         let mut down = card(1);
         down.state = "down".to_owned();
         assert_eq!(down.remedy(4), None);
-    }
-
-    #[test]
-    fn lists_have_members() {
-        assert_eq!(members("0-2,5\n"), [0, 1, 2, 5]);
-        assert!(members("").is_empty());
-        assert!(members("1-x").is_empty());
     }
 }

@@ -14,6 +14,7 @@ use load::plan::LoadPlan;
 use load::run::SecondProgress;
 use measure::choice::Kind;
 use measure::histogram::Histogram;
+use measure::merge::add_all;
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
 use measure::record::{Second, TransactionCounts};
 use sys::process::is_in_foreground;
@@ -199,12 +200,8 @@ impl LoadProgress {
         self.seconds += 1;
         let attempted = attempted + more.late;
         self.counts += TransactionCounts { attempted, succeeded, failed };
-        for (reason, count) in &more.failures {
-            *self.failures.entry(reason.clone()).or_default() += count;
-        }
-        for (kind, count) in &more.handshakes {
-            *self.handshakes.entry(*kind).or_default() += count;
-        }
+        add_all(&mut self.failures, &more.failures);
+        add_all(&mut self.handshakes, &more.handshakes);
         self.total.add(&more.total);
         self.last = more.second;
         if self.succeeded.len() == SECONDS_KEPT {

@@ -62,14 +62,14 @@ impl Totals {
 
 pub(super) struct Buffers {
     input: Box<[u8]>,
-    output: OriginOutput,
+    pub(super) output: OriginOutput,
 }
 
-struct OriginOutput {
+pub(super) struct OriginOutput {
     /// To be sent in this turn.
     out: Vec<u8>,
     last: KnownHead,
-    totals: Totals,
+    pub(super) totals: Totals,
 }
 
 /// The last head with its request. Clients of a load send the same bytes again and again, and
@@ -91,7 +91,8 @@ pub(super) struct OriginConnection {
     kept_is_part: bool,
     /// Due and not yet sent; the download comes after it.
     unsent: Vec<u8>,
-    download: Option<Download>,
+    /// A body that is being sent piece by piece.
+    pub(super) download: Option<Download>,
     /// There may be something to read.
     readable: bool,
     /// The client's end was announced.
@@ -131,10 +132,6 @@ impl Buffers {
             },
         }
     }
-
-    pub(super) fn totals(&mut self) -> &mut Totals {
-        &mut self.output.totals
-    }
 }
 
 impl OriginConnection {
@@ -152,12 +149,6 @@ impl OriginConnection {
             ended: false,
             active_at: now,
         }
-    }
-
-    /// Whether a body is being sent piece by piece.
-    #[inline]
-    pub(super) fn is_downloading(&self) -> bool {
-        self.download.is_some()
     }
 
     /// Notes that there is something to read; `end` = the client's end is behind it.

@@ -117,7 +117,7 @@ impl OriginWorker {
             self.now = Instant::now();
             for event in events.iter() {
                 match event.token {
-                    WAKER => return Ok(*self.buffers.totals()),
+                    WAKER => return Ok(self.buffers.output.totals),
                     token if token & LISTENER != 0 => self.accept(token)?,
                     _ => self.ready(event),
                 }
@@ -168,7 +168,7 @@ impl OriginWorker {
 
     /// Serves a client at once if it has asked already; one that is done then was never watched.
     fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
-        self.buffers.totals().connections += 1;
+        self.buffers.output.totals.connections += 1;
         let mut connection = OriginConnection::new(socket, self.now);
         let next = connection.advance(&mut self.buffers, self.now);
         if next == NextStep::Close {
@@ -228,7 +228,7 @@ impl OriginWorker {
         if event.readable || event.read_closed {
             slot.connection.note_readable(event.read_closed);
         }
-        if slot.connection.is_downloading() {
+        if slot.connection.download.is_some() {
             self.queue(event.token);
         } else {
             self.advance(event.token);

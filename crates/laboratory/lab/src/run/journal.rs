@@ -261,7 +261,7 @@ fn value(metric: Metric, measurement: &Measurement) -> Option<String> {
 }
 
 #[cfg(test)]
-mod progress_tests {
+mod tests {
     use super::*;
 
     #[test]

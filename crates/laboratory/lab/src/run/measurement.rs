@@ -24,9 +24,6 @@ use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
 use measure::record::{LoadRecord, RunWarning, Second, TrafficBytes};
-use programs::{
-    CpuAssignment, EventCommand, Fetched, LoggedRequests, RunningOrigin, ServerEvent, fetch,
-};
 
 use super::scenario::settings::{Call, ConfigurationSettings, LaunchSettings, Planned};
 use crate::interrupt::Cancel;
@@ -36,6 +33,9 @@ use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 use crate::targets::server::{ServerPlace, TargetServer, own_folder};
 use loaded::{BackgroundLoad, LoadResult, LoadedUsage};
+use programs::{
+    CpuAssignment, EventCommand, Fetched, LoggedRequests, RunningOrigin, ServerEvent, fetch,
+};
 use usage::{MeasuredCapacity, Used, WatchedProcesses, of_capacity, of_client};
 use verdict::{Evidence, Measured, MeasurementFailure};
 

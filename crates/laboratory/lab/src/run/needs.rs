@@ -10,7 +10,7 @@ use super::scenario::settings::{ConfigurationSettings, Planned};
 use crate::fault::{LabFault, LabResult};
 use crate::process::cpu_list;
 use crate::targets::form::{Serves, TestTarget};
-use crate::targets::program::{self, Builds, TargetProgram};
+use crate::targets::program::{self, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
@@ -77,30 +77,19 @@ fn files(settings: &ConfigurationSettings) -> u64 {
 pub(crate) struct ResolvedTarget {
     pub(crate) target: TestTarget,
     pub(crate) program: LabResult<TargetProgram>,
-    /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
-    version: Vec<String>,
 }
 
 impl ResolvedTarget {
-    pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
-        Self { program: builds.find(&target), target, version: Vec::new() }
-    }
-
-    /// Asks the program for its version. `folder` is one that it may write to.
-    pub(crate) fn probe(&mut self, folder: &Path) {
-        if let Ok(program) = &self.program {
-            let said = program::version_lines(&self.target, program, folder);
-            self.version = said.unwrap_or_else(|fault| vec![fault.to_string()]);
-        }
-    }
-
-    pub(crate) fn recorded(&self) -> experiment::TargetDescription {
+    /// As records have it; the program is asked for its version. `folder` is one that it may write
+    /// to.
+    pub(crate) fn recorded(&self, folder: &Path) -> experiment::TargetDescription {
         let program = self.program.as_ref().ok();
+        let version = program.map(|program| program::version_lines(&self.target, program, folder));
         experiment::TargetDescription {
             name: self.target.name.clone(),
             title: self.target.form.title.clone(),
             program: program.map_or_else(String::new, last_name),
-            version: self.version.clone(),
+            version: version.unwrap_or_default(),
             from: program.map_or_else(String::new, |program| program.from.clone()),
             missing: self.program.as_ref().err().map(|missing| missing.message.clone()),
             serves: match self.target.form.serves {
@@ -171,7 +160,7 @@ fn in_turn(physical: &[Vec<Core>]) -> Vec<u16> {
 }
 
 #[cfg(test)]
-mod placement_tests {
+mod tests {
     use super::*;
 
     /// As many cores, each with two CPUs, numbered as Linux does on most machines.

@@ -150,7 +150,7 @@ fn named(name: &str, known: &[ListedScenario]) -> LabResult<ListedScenario> {
 }
 
 #[cfg(test)]
-mod catalogue_tests {
+mod tests {
     use super::*;
 
     #[test]

@@ -360,7 +360,7 @@ pub(crate) struct OutputForm {
     p95_ms: Option<Number>,
     faults: Vec<String>,
     /// The file in its folder that it writes them to, if it does not print them.
-    file: Option<String>,
+    pub(crate) file: Option<String>,
 }
 
 /// A number by its neighbour in the text. The first place counts.
@@ -384,11 +384,6 @@ pub(crate) struct OutputNumbers {
 }
 
 impl OutputForm {
-    /// The file in its folder that it writes its numbers to, if it does not print them.
-    pub(crate) fn file(&self) -> Option<&str> {
-        self.file.as_deref()
-    }
-
     /// The numbers in what a program printed; `None` where one is missing, or it failed.
     pub(crate) fn read(&self, text: &str) -> Option<OutputNumbers> {
         if self.faults.iter().any(|fault| text.contains(fault)) {

@@ -150,21 +150,23 @@ fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A program's lines about its version and its TLS library, a few lines.
-///
-/// # Errors
-/// A probe cannot be started, or hangs.
+/// A program's lines about its version and its TLS library, a few lines; or why a probe of it
+/// cannot be started, or hangs. `folder` is one that it may write to.
 pub(crate) fn version_lines(
     target: &TestTarget,
     program: &TargetProgram,
     folder: &Path,
-) -> io::Result<Vec<String>> {
+) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for command in &target.form.version {
         let path = program.path.to_string_lossy();
         let words = command.iter().map(|word| OsString::from(word.replace("{{program}}", &path)));
         let words = program.command(folder, folder, words.collect());
-        let said = GuardedChild::run(&words, &[], folder, &folder.join("said"), PROBE_MAX)?;
+        let said = GuardedChild::run(&words, &[], folder, &folder.join("said"), PROBE_MAX);
+        let said = match said {
+            Ok(said) => said,
+            Err(fault) => return vec![fault.to_string()],
+        };
         for line in chosen(&said, &target.form.version_lines) {
             if !lines.contains(&line) {
                 lines.push(line);
@@ -172,7 +174,7 @@ pub(crate) fn version_lines(
         }
     }
     lines.truncate(LINES_MAX);
-    Ok(lines)
+    lines
 }
 
 /// The lines that begin so; the first one without beginnings.

@@ -203,10 +203,8 @@ pub(super) fn decrypted(
 
 /// The handshake messages of TLS 1.3 that are encrypted.
 pub(super) fn encrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Vec<u8> {
-    let mut keys = DirectionKeys::new(suite.suite(), secret);
-    let opened = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
-    let opened = opened.filter_map(|(_, fragment)| keys.as_mut()?.open(fragment));
-    opened.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, plain)| plain).collect()
+    let opened = opened(received, suite, secret).filter(|(kind, _)| *kind == HANDSHAKE);
+    opened.flat_map(|(_, plain)| plain).collect()
 }
 
 /// The algorithm of a compressed certificate among the messages of a handshake of TLS 1.3.

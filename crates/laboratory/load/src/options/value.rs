@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::bounds::{LoadBound, LoadFigure};
-pub use measure::capacity::CapacityLimit;
 use measure::quantity::nanoseconds;
 use options::{Field, Problem, quantity};
 use sys::socket::Zoned;
 use wire::address::{Address, Endpoint};
+
+pub use measure::capacity::CapacityLimit;
 
 /// A number of things, or no bound.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

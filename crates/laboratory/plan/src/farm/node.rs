@@ -144,27 +144,32 @@ impl FarmNode {
         ticks_per_s: u64,
         settings: &FarmSettings,
     ) -> Served {
-        let mut served = Served::default();
+        let mut tick = ServingTick { now, left_s: capacity_s, settings, served: Served::default() };
         let patience = (settings.patience_s * ticks_per_s as f64).round().max(1.0) as u64;
         for cohort in self.queue.iter_mut().filter(|it| !it.is_gone && now >= it.at + patience) {
             cohort.is_gone = true;
-            served.gone.push(*cohort);
+            tick.served.gone.push(*cohort);
         }
-        let mut left_s = capacity_s;
         if settings.sheds {
-            self.refuse(&mut left_s, settings, &mut served);
-            let full: f64 = self.work_of(false, settings);
-            let kept = full.min(capacity_s * KEPT_FOR_FULL);
-            let mut for_resumed = (left_s - kept).max(0.0);
-            left_s -= for_resumed;
-            self.serve_latest(true, now, &mut for_resumed, settings, &mut served);
-            left_s += for_resumed;
-            self.serve_latest(false, now, &mut left_s, settings, &mut served);
-            self.serve_latest(true, now, &mut left_s, settings, &mut served);
+            self.queue.iter_mut().for_each(|cohort| tick.refuse(cohort));
+            let kept = self.work_of(false, settings).min(capacity_s * KEPT_FOR_FULL);
+            let for_resumed = (tick.left_s - kept).max(0.0);
+            let spared_s = tick.left_s - for_resumed;
+            tick.left_s = for_resumed;
+            self.serve_latest(true, &mut tick);
+            tick.left_s += spared_s;
+            self.serve_latest(false, &mut tick);
+            self.serve_latest(true, &mut tick);
         } else {
-            self.serve_in_turn(now, &mut left_s, settings, &mut served);
+            for cohort in &mut self.queue {
+                tick.serve(cohort);
+                if cohort.count > 0 {
+                    break;
+                }
+            }
         }
         self.queue.retain(|cohort| cohort.count > 0);
+        let ServingTick { left_s, mut served, .. } = tick;
         served.work = if capacity_s > 0.0 { 1.0 - left_s / capacity_s } else { 1.0 };
         served
     }
@@ -174,42 +179,9 @@ impl FarmNode {
         own.map(|cohort| cohort.count as f64 * cost_s(cohort, settings)).sum()
     }
 
-    fn refuse(&mut self, left_s: &mut f64, settings: &FarmSettings, served: &mut Served) {
-        for cohort in self.queue.iter_mut().filter(|cohort| cohort.is_gone) {
-            let cost = cohort.count as f64 * settings.full_s * REFUSAL;
-            served.wasted_s += cost;
-            *left_s = (*left_s - cost).max(0.0);
-            cohort.count = 0;
-        }
-    }
-
-    fn serve_in_turn(
-        &mut self,
-        now: u64,
-        left_s: &mut f64,
-        settings: &FarmSettings,
-        served: &mut Served,
-    ) {
-        for cohort in &mut self.queue {
-            serve_one(cohort, now, left_s, settings, served);
-            if cohort.count > 0 {
-                return;
-            }
-        }
-    }
-
-    fn serve_latest(
-        &mut self,
-        has_session: bool,
-        now: u64,
-        left_s: &mut f64,
-        settings: &FarmSettings,
-        served: &mut Served,
-    ) {
+    fn serve_latest(&mut self, has_session: bool, tick: &mut ServingTick<'_>) {
         let own = self.queue.iter_mut().rev().filter(|cohort| cohort.has_session == has_session);
-        for cohort in own {
-            serve_one(cohort, now, left_s, settings, served);
-        }
+        own.for_each(|cohort| tick.serve(cohort));
     }
 }
 
@@ -217,29 +189,44 @@ fn cost_s(cohort: &Cohort, settings: &FarmSettings) -> f64 {
     if cohort.has_session { settings.resumed_s } else { settings.full_s }
 }
 
-/// As many of a cohort as the time is enough for. Time that is left for a part of one is spent on
-/// it, so that no time is lost to rounding.
-fn serve_one(
-    cohort: &mut Cohort,
+/// A tick of a node that serves: the time that is left of it, and what was done in it.
+struct ServingTick<'s> {
     now: u64,
-    left_s: &mut f64,
-    settings: &FarmSettings,
-    served: &mut Served,
-) {
-    let each = cost_s(cohort, settings);
-    if *left_s <= 0.0 || cohort.count == 0 {
-        return;
+    left_s: f64,
+    settings: &'s FarmSettings,
+    served: Served,
+}
+
+impl ServingTick<'_> {
+    /// Refuses a cohort whose clients are gone.
+    fn refuse(&mut self, cohort: &mut Cohort) {
+        if cohort.is_gone {
+            let cost = cohort.count as f64 * self.settings.full_s * REFUSAL;
+            self.served.wasted_s += cost;
+            self.left_s = (self.left_s - cost).max(0.0);
+            cohort.count = 0;
+        }
     }
-    let count = ((*left_s / each).ceil() as u64).min(cohort.count);
-    *left_s -= count as f64 * each;
-    cohort.count -= count;
-    if cohort.is_gone {
-        served.wasted_s += count as f64 * each;
-        return;
+
+    /// Serves as many of a cohort as the time is enough for. Time that is left for a part of one is
+    /// spent on it, so that no time is lost to rounding.
+    fn serve(&mut self, cohort: &mut Cohort) {
+        let each = cost_s(cohort, self.settings);
+        if self.left_s <= 0.0 || cohort.count == 0 {
+            return;
+        }
+        let count = ((self.left_s / each).ceil() as u64).min(cohort.count);
+        self.left_s -= count as f64 * each;
+        cohort.count -= count;
+        let served = &mut self.served;
+        if cohort.is_gone {
+            served.wasted_s += count as f64 * each;
+            return;
+        }
+        served.waits.push((self.now - cohort.at, count));
+        let counted = if cohort.has_session { &mut served.resumed } else { &mut served.full };
+        *counted += count;
     }
-    served.waits.push((now - cohort.at, count));
-    let counted = if cohort.has_session { &mut served.resumed } else { &mut served.full };
-    *counted += count;
 }
 
 /// The least time that is distinguished.

@@ -318,7 +318,7 @@ pub(crate) fn fetch(
     let said = child.output();
     let is_over = how.ends_with(" 0");
     let output = &client.form.output;
-    let written = output.file().map(|name| values.folder.join(name));
+    let written = output.file.as_ref().map(|name| values.folder.join(name));
     let written = written.map(|path| fs::read_to_string(path).unwrap_or_default());
     let counted = output.read(written.as_ref().unwrap_or(&said)).filter(|_| is_over);
     let counted = counted.ok_or_else(|| {

@@ -214,7 +214,7 @@ fn settings(table: &DeTable<'_>, report: &Report<'_>) -> ConfigurationSettings {
         let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
         report.error(&entry.node.spot, &entry.key, problem);
     }
-    ConfigurationSettings::new(root)
+    ConfigurationSettings(root)
 }
 
 fn inner<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t DeTable<'i>> {

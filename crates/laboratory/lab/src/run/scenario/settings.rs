@@ -24,7 +24,7 @@ pub(crate) const RESERVED: &str = "url connect source duration warm-up threads c
                         start-at move-sessions";
 
 #[derive(Clone, Debug)]
-pub(crate) struct ConfigurationSettings(Node);
+pub(crate) struct ConfigurationSettings(pub(crate) Node);
 
 /// Checks that it is a table: its entries are read with their places, which serde does not know.
 impl<'de> Deserialize<'de> for ConfigurationSettings {
@@ -75,10 +75,6 @@ pub(crate) const SERVER_NAME: &str = "localhost";
 impl ConfigurationSettings {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.entries().is_empty()
-    }
-
-    pub(crate) fn new(root: Node) -> Self {
-        Self(root)
     }
 
     /// This, and what `over` says in its place; see [`overlaid`].
@@ -213,16 +209,10 @@ impl ShareBounds {
 impl Expect {
     /// This, and what `over` says in its place.
     pub(crate) fn overlaid(self, over: Self) -> Self {
-        Self {
-            kinds: over.kinds.or(self.kinds),
-            version: over.version.or(self.version),
-            suite: over.suite.or(self.suite),
-            group: over.group.or(self.group),
-            signature: over.signature.or(self.signature),
-            resumed: over.resumed.or(self.resumed),
-            origin_resumed: over.origin_resumed.or(self.origin_resumed),
-            error_rate: over.error_rate.or(self.error_rate),
+        macro_rules! overlaid {
+            ($($key:ident)*) => { Self { $($key: over.$key.or(self.$key),)* } };
         }
+        overlaid!(kinds version suite group signature resumed origin_resumed error_rate)
     }
 }
 
@@ -334,7 +324,7 @@ impl PlannedLoad {
 const PLACE_WORDS: usize = 5;
 
 #[cfg(test)]
-mod expect_tests {
+mod tests {
     use super::*;
 
     #[test]
