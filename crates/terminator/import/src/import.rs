@@ -332,6 +332,7 @@ impl Import {
 
     /// Writes the defaults of the program before where those keys have no value yet.
     pub(crate) fn defaults(&mut self, defaults: impl IntoIterator<Item = &'static OldDefault>) {
+        let of = self.of;
         for OldDefault { option, key, value, note, .. } in defaults {
             let (table, path) = self.table_of(key);
             if !table.has(path) {

@@ -208,7 +208,7 @@ impl<'r> Ground<'r> {
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
         // Without it, few connections fit; configurations that want more say so.
-        let _ = sys::limit::raise_open_files();
+        let _ = sys::usage::raise_open_files();
         Ok(Self { request, command, scratch, interrupt, console })
     }
 
@@ -318,7 +318,7 @@ impl<'r> Ground<'r> {
             plan,
             scenarios: &prepared.expanded,
             resolved: &prepared.resolved,
-            means: Means::new(&plan.placement, sys::limit::open_files()),
+            means: Means::new(&plan.placement, sys::usage::open_files()),
             folder: self.scratch.path(),
             cancel: &self.interrupt,
             console: self.console,

@@ -244,7 +244,7 @@ fn check(
     hear: impl Fn(CheckNews),
 ) -> Result<NewProgram, String> {
     // This thread ends after it.
-    let process = sys::process::end_child_with_us(&mut command).spawn();
+    let process = process::end_child_with_us(&mut command).spawn();
     let mut process = process.map_err(|error| error.to_string())?;
     // It has the other end of the channel.
     drop(command);
