@@ -1,5 +1,5 @@
-//! Worker processes that a program before this one has started: one that serves until ours does,
-//! and those that drain.
+//! Worker processes that an earlier program has started: one that serves until ours does, and those
+//! that drain.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,17 +11,17 @@ use super::state::WorkerState;
 use crate::handover::Order;
 use crate::supervisor::child::{Child, WORKER};
 
-/// The time that a worker process may take beyond the drain's to close what is left.
+/// Time that a worker process may take beyond the drain's to close the rest.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// A worker process of a program before.
+/// A worker process of an earlier program.
 pub(crate) struct Earlier {
     pub(crate) child: Child,
-    /// `None` = it serves.
+    /// Deadline of its drain; `None` if it serves.
     pub(crate) drains_until: Option<Instant>,
 }
 
-/// The same for the next program.
+/// Returns a worker process's state for the next program.
 pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
     let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
     let at = left.map(|left| (clock::monotonic() + left).as_millis());
@@ -33,7 +33,7 @@ pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerSt
 }
 
 impl Earlier {
-    /// Worker processes of the program before, with the ways to them.
+    /// Returns the worker processes of the previous program, with their channels.
     pub(crate) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
         let each = states.iter().zip(channels).map(|(state, channel)| {
             let left = state
@@ -52,7 +52,7 @@ impl Earlier {
         self.drains_until.is_none()
     }
 
-    /// It is ours from now on, and to drain.
+    /// Takes ownership of the process and drains it.
     pub(crate) fn drain(&mut self, time: Duration) {
         self.child.keep();
         if !self.serves() {
@@ -60,7 +60,7 @@ impl Earlier {
         }
         self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
         let is_replaced = true;
-        // One that takes no order ends, which is heard.
+        // A process that takes no order ends, which is reported.
         if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
             self.child.kill();
         }
