@@ -1,9 +1,8 @@
 //! The folder of certificates obtained by ACME: accounts, the state of orders, and certificates
 //! with their keys. Only the process that touches files opens this folder.
 //!
-//! Handles the paths inside the folder, keeps them unreadable for others, and replaces a file
-//! whole: the new file is on the disk then, or the old one stays. The contents of accounts and
-//! states are the caller's task.
+//! Handles the paths inside the folder, keeps them private, and replaces a file whole: the new file
+//! is on the disk then, or the old one stays. The contents of files are the caller's task.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, DirBuilder, File, OpenOptions};

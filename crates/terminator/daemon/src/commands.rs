@@ -114,7 +114,7 @@ const MANUAL_FILES: &str = "\
 /run/lariat/status.sock: where the lariat that root runs answers `lariat status`.
 ";
 
-/// Returns help on a command, a key, the end of a key's path, or a flag; on the program if `None`.
+/// Returns help on a command, a key, the end of a key's path, or a flag; `None` = the program.
 fn help_text(name: Option<&str>) -> Result<String, String> {
     let mut command = args::command();
     if let Some(help) = help(&mut command, name) {

@@ -125,8 +125,7 @@ const FILES: &str = "files";
 /// Maximum number of tokens: each has its own process, with a thread for each worker thread.
 pub(crate) const TOKENS_MAX: usize = 16;
 
-/// Returns the keys of each group. `None` stands for keys of files, of which there may be
-/// thousands.
+/// Returns the keys of each group; `None` for those of files, of which there may be thousands.
 pub(crate) fn listed_ids(groups: &[KeyGroup]) -> Vec<Option<Vec<KeyId>>> {
     let ids = |group: &KeyGroup| group.is_of_token().then(|| group.ids.clone());
     groups.iter().map(ids).collect()
@@ -158,8 +157,7 @@ pub(crate) struct KeyToHold {
     pub(crate) place: String,
     /// Whether the key signs for clients, and for servers that ask for a certificate.
     pub(crate) roles: [bool; 2],
-    /// Whether the certificate is served though the key cannot be opened (`bad-certificate =
-    /// "skip"`).
+    /// Whether the certificate is served without an open key (`bad-certificate = "skip"`).
     pub(crate) is_optional: bool,
     pub(crate) origin: KeyOrigin,
 }

@@ -1,5 +1,4 @@
-//! Kernel TLS on this host: the suites that its kernel encrypts, and whether they suffice for
-//! services that require them.
+//! Kernel TLS on this host: the suites that its kernel encrypts, and whether they suffice.
 //!
 //! Handles the messages about kernel TLS and passes the result to the worker process, which may not
 //! probe the kernel. Probing is `sys`'s task, encryption `proxy`'s.

@@ -315,8 +315,7 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
 /// and are returned quickly.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
-/// Plans whose listeners need room: listeners come with each plan, and the worker process reserves
-/// room for those of two more.
+/// Plans with room for listeners in the worker process: the served one and two more.
 const PLANS_OF_LISTENERS: u64 = 3;
 
 /// Descriptors that the process has open beside connections and listeners: its log, its channels,

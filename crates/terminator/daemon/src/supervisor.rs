@@ -354,7 +354,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Reaps one of our processes, or as the first of a container, one that we did not start.
+    /// Handles the end of one of our processes, or as the first of a container, of one not ours.
     fn child_ended(&self) {
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers = self.child.iter().chain(earlier);

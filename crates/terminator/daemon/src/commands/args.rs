@@ -478,8 +478,7 @@ fn server_name(text: &str) -> Result<ServerName, &'static str> {
     )
 }
 
-/// Parses a file's path. An argument with a colon counts as a second server, because every server's
-/// address has one, and hardly any file.
+/// Parses a path. One with a colon counts as a second server, because hardly any file has one.
 fn running_file(text: &str) -> Result<PathBuf, &'static str> {
     if text.contains(':') {
         return Err("no configuration file\nhint: one file, or --status-socket PATH");

@@ -69,7 +69,6 @@ fn name(config: &ConfigSource) -> String {
     }
 }
 
-/// Findings about a configuration.
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     /// Whether one of the addresses to listen at is unavailable.
@@ -404,7 +403,6 @@ fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
     }
 }
 
-/// A limit of the host.
 #[derive(Debug, Eq, PartialEq, Serialize)]
 struct Limit {
     /// Name of the setting, or of the limited thing.
@@ -562,7 +560,7 @@ mod tests {
         loaded.unwrap().settings
     }
 
-    /// Returns the limits that are too low for so many connections.
+    /// Returns the limits that are too low for these connections on a host with the values below.
     fn lacking(connections: &str) -> Vec<&'static str> {
         let host = |name: &str| {
             Some(match name {

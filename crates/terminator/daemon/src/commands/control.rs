@@ -1,5 +1,4 @@
-//! The control client: queries the running lariat through its status socket, and signals its
-//! supervisor.
+//! The control client: queries the running lariat's status socket, and signals its supervisor.
 //!
 //! The document comes from the worker process, which may be compromised. It therefore decides
 //! nothing: its size and time have limits, and the kernel names the process to signal.
@@ -28,7 +27,7 @@ use crate::status_socket::{self, ForeignDirectory};
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Time limit of the document when a person waits for it, who gets the reason after [`SLOW_TIME`]:
-/// with a hundred thousand services it takes seconds. A stopped lariat must be detected as soon.
+/// with a hundred thousand services it takes seconds. Detecting a stopped lariat takes no longer.
 const PATIENT_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Time limit of the document after an order: a plan is built for a minute.
@@ -204,7 +203,7 @@ impl ControlError {
             | Self::NoneToRevoke { .. }
             | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
-            // Another code than `NotRunning`, which scripts do not take for a failure.
+            // The code is not `NotRunning`, which scripts take for no failure.
             _ => Exit::Failed,
         }
     }
@@ -225,7 +224,7 @@ impl RunningLariat {
         Ok(Self { document: answer.document()?, supervisor: answer.supervisor()?, path })
     }
 
-    /// Finds a lariat that is not draining: that takes no reload, upgrade or order about a server.
+    /// Finds the lariat, unless it drains and so takes no reload, upgrade or order about a server.
     pub(super) fn find_serving(
         named: &StatusSocket,
         console: Console,
@@ -353,8 +352,7 @@ fn read_all(mut stream: &UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::FileTooLarge.into())
 }
 
-/// Connects with a deadline, because a listener that accepts nothing has a full queue, on which
-/// `connect` would wait forever.
+/// Connects with a deadline: `connect` would wait forever on the full queue of a stopped listener.
 fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = Address::Unix(UnixName::Path(path.to_owned()));
     loop {
@@ -411,8 +409,7 @@ impl Answer {
         }
     }
 
-    /// Returns the process that made the socket, if it is a supervisor and acts as the user who
-    /// made it.
+    /// Returns the creator of the socket, if it is a supervisor acting as the user who made it.
     pub(super) fn supervisor(&self) -> Result<Supervisor, ControlError> {
         let Credentials { pid, user } = self.owner;
         if pid == 0 {

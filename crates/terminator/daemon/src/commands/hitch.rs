@@ -82,7 +82,7 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
         let hosts = import.setting("dbg-listen").map(PathBuf::from);
         let exit = serve::run_and_tell(source, console, |started| {
             serve::tell(started);
-            // At each reload too.
+            // The list is written at each reload too.
             if let Some(hosts) = &hosts {
                 write_hosts(hosts, started, console);
             }

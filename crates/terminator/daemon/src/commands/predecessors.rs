@@ -107,7 +107,7 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
     let file = file_of(line).unwrap_or("FILE");
     let is_test = |one: &String| ["-t", "-T", "--test", "test", "configtest"].contains(&&**one);
     let serve = if line.iter().any(is_test) { "check" } else { "serve" };
-    // Of `haproxy -c -f FILE`, and of `nginx -c FILE`.
+    // The option of `haproxy -c -f FILE`, or of `nginx -c FILE`.
     let is_check = next.is_none_or(|next| next.starts_with('-'));
     let hint = match (whole, next) {
         ("start" | "run", _) => {

@@ -59,8 +59,8 @@ const MISSING_TIME: Duration = Duration::from_secs(3600);
 /// a third left, or when its authority suggests, which is about the same.
 const OVERDUE_PART: i64 = 5;
 
-/// Maximum files that wait to be stored, so that the process cannot fill our memory; further ones
-/// are dropped and reported.
+/// Maximum files that wait to be stored, which bounds memory; further ones are dropped and
+/// reported.
 const STORES_MAX: usize = 4096;
 
 pub(super) struct Acme {

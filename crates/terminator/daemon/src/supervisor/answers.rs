@@ -166,7 +166,7 @@ impl Supervisor<'_> {
                 Ok(())
             }
             Phase::Serving | Phase::Draining => Ok(()),
-            // The same plan has been served before: the host must have changed.
+            // This plan has been served before: the host must have changed.
             Phase::Restarting => {
                 error(message);
                 self.child_is_gone()

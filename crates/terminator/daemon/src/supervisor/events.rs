@@ -233,8 +233,7 @@ impl EventQueue {
         }
     }
 
-    /// Handles an order to stop before this program serves in the place of another, which receives
-    /// it again.
+    /// Handles a stop order before this program replaces another, which receives the order again.
     pub(super) fn told_to_stop(&mut self) -> Failure {
         self.send_signals_again();
         Failure::Upgrade("it was told to stop".to_owned())

@@ -229,8 +229,7 @@ impl Failure {
         move |error| Self::Host { what, error }
     }
 
-    /// Makes a failure for `map_err`: the host denied this with a file that the configuration
-    /// names.
+    /// Makes a failure for `map_err`: the host denied this with a configured file.
     pub(super) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| Self::File { what, path: path.to_owned(), error }
     }

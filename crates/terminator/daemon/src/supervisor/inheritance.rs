@@ -53,7 +53,7 @@ impl Roots {
             let is_open = |open: &Open| open.identity == now.identity;
             match before {
                 Some(before) if is_open(before) => {}
-                // The same folder by another path.
+                // The path is another one of the same folder.
                 None if self.0.iter().any(is_open) => self.0.push(now),
                 _ => {
                     let services = served.iter().filter(|one| one.folder == now.folder);
@@ -262,7 +262,7 @@ mod tests {
         sessions.fit(limits(100, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 7);
         assert_eq!(sessions.memory.key, key);
-        // As many words, but with another layout of entries.
+        // The memory has as many words, but another layout of entries.
         sessions.fit(limits(200, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 0);
         assert_ne!(sessions.memory.key, key);

@@ -432,9 +432,9 @@ impl KeyProcesses {
         self.earlier.extend(processes, worker, handshake_time);
     }
 
-    /// Shuts the channels of a worker process that is gone down, not only closes them: it may have
-    /// passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes that hold keys go on
-    /// and would answer the holder of a copy.
+    /// Shuts down, rather than only closes, the channels of a worker process that is gone: it may
+    /// have passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes that hold keys
+    /// go on and would answer the holder of a copy.
     pub(super) fn end_channels(&mut self) {
         let all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         all.flat_map(|one| one.ends.drain(..)).for_each(packet::end);

@@ -301,7 +301,7 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
         fds.truncate(workers);
     }
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
-        // Another user's, where no more can be had: the workers share the existing ones.
+        // For another user's socket, where no more can be had, the workers share the existing ones.
         let Ok(fd) = another(first, wanted, options) else {
             return;
         };

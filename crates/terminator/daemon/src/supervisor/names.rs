@@ -2,8 +2,7 @@
 //! so far, and the process that looks up, kept alive while there are any.
 //!
 //! Handles the schedule and the results, as a pure state, and the life of the process: it is
-//! started, killed when it is stuck or sends unrequested answers, and restarted with growing
-//! pauses.
+//! started, killed when stuck or sending unrequested answers, and restarted with growing pauses.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

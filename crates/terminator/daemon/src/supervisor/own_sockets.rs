@@ -51,8 +51,7 @@ pub(super) struct AdminSockets {
 
 impl AdminSockets {
     /// Opens the sockets. `log` is the log if it is a file; `admin` listens at the admin address if
-    /// it was opened before. What the previous program owns stays its own before
-    /// [`Self::take_places`].
+    /// already open. The previous program keeps its own until [`Self::take_places`].
     pub(super) fn open(
         summary: &ConfigSummary,
         (log, admin): (Option<OwnedFd>, Option<OwnedFd>),
@@ -143,8 +142,7 @@ impl AdminSockets {
         self.admin.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the admin listener, unless the service manager opened it, which then keeps it
-    /// anyway.
+    /// Returns the admin listener, unless the service manager opened it and keeps it anyway.
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
         self.admin().filter(|_| !self.is_handed_over)
     }

@@ -1,8 +1,7 @@
 //! Has files read: a reader process for each task, whose answers have a deadline.
 //!
 //! Handles the reader's life and the results of its replies. A reader blocked by a file system
-//! cannot be ended; it is left behind with the thread that waits for it, and their number is
-//! limited.
+//! cannot be ended; it is left behind with its waiting thread, and their number is limited.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -70,7 +69,7 @@ pub(super) enum Done {
 
 #[derive(Default)]
 pub(super) struct Readers {
-    /// One more reference for each reader that has not been reaped.
+    /// Reference counter: one more for each reader that has not been reaped.
     living: Arc<()>,
 }
 
@@ -260,7 +259,7 @@ mod tests {
         for reply in replies {
             theirs.send(encode(reply).unwrap().bytes(), &[]).unwrap();
         }
-        // Kept until the end unless it is to go.
+        // The end is kept until the test ends unless it is to go.
         let kept = (!ends).then_some(theirs);
         let outcome = outcome(&ours, b"", &mut None);
         drop(kept);

@@ -31,7 +31,7 @@ impl Supervisor<'_> {
                     && !self.is_reading
                     && !matches!(self.upgrading.stage, Upgrade::Stopping(..)) => {}
             Phase::Draining => return,
-            // When the current task has ended.
+            // The reload begins when the current task has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
                 self.reload_asked = true;
                 return;
@@ -190,7 +190,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Looks for the worker process's absent log daemon, which that process has no right to do.
+    /// Looks for the absent log daemon of the worker process, because the supervisor may connect.
     pub(super) fn reconnect_log(&mut self) {
         if self.pending.is_some() {
             // A reload may name another. The worker process asks again when that is decided.
@@ -255,8 +255,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// Returns the warnings that a reload and the status show too: the host's limits are noted only at
-/// the start.
+/// Returns the warnings for a reload and the status: the host's limits are noted only at the start.
 pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
     let is_note = |one: &Diagnostic| one.severity == Severity::Note && is_of_limits(one);
     diagnostics.iter().filter(move |one| !is_note(one))

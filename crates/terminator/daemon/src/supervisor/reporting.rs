@@ -36,8 +36,7 @@ impl Supervisor<'_> {
         self.listeners.is_kept = true;
     }
 
-    /// Drops the kept descriptors at a final end: clients must be refused, and not wait for
-    /// another.
+    /// Drops the kept descriptors at a final end: clients must be refused, not wait for another.
     pub(super) fn forget_descriptors(&mut self) {
         if self.manager.notifier.is_wanted() {
             let manager = &mut self.manager;

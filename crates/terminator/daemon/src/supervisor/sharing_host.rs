@@ -39,8 +39,7 @@ pub(super) struct SharingHost {
     pub(super) given: BTreeMap<u64, u64>,
     /// Answers that others want given: their number, and the time of their last message.
     pub(super) foreign: BTreeMap<u64, (u64, Instant, Vec<Challenge>)>,
-    /// Orders to workers after which a host gets confirmation that its answers of a number are
-    /// given.
+    /// Orders to workers after which a host gets confirmation of its answers of a number.
     pub(super) foreign_asked: VecDeque<(u64, u64, u64)>,
     pub(super) wanted: BTreeMap<(String, String), Instant>,
     pub(super) loads: VecDeque<(String, String)>,
@@ -119,8 +118,8 @@ const DELIVERY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 /// Delay of each further host before it ends such a lease, so that one does.
 const ENDING_TURN: Duration = Duration::from_secs(60);
 
-/// Maximum age of a lease; an older one is false, or of a wrong clock: its host renews the date at
-/// half of this age.
+/// Maximum age of a lease; an older one is false, or of a wrong clock: the lease's host renews the
+/// date at half of this age.
 const LEASE_AGE_MAX_MS: u64 = 7 * 86_400_000;
 
 /// Maximum lead of another host's clock.
@@ -249,7 +248,8 @@ impl HostLease {
         if was_ours {
             return Some(LeaseChange::GivenUp);
         }
-        // At once: a lease whose date is renewed all the time is younger from now on.
+        // The end takes effect at once: a lease whose date is renewed all the time is younger from
+        // now on.
         self.since_ms = Some(self.ended_to_ms + 1);
         Some(LeaseChange::PassedOver)
     }
@@ -353,16 +353,15 @@ mod tests {
         assert!(holders(&leases).is_empty(), "they listen");
         run(&mut leases, &[], now, 5..60);
         assert_eq!(holders(&leases), [3]);
-        // It is dead or unreachable: one of the others takes the lease, and it keeps its own.
+        // Host 3 is dead or unreachable: one of the others takes the lease, and it keeps its own.
         run(&mut leases, &[3], now, 60..90);
         assert_eq!(holders(&leases), [7, 3]);
-        // They reach each other again: the older lease stays.
+        // The hosts reach each other again: the older lease stays.
         run(&mut leases, &[], now, 90..95);
         assert_eq!(holders(&leases), [3]);
     }
 
-    /// Returns the hours in which a lease of a host that delivers nothing ends, beside three that
-    /// do.
+    /// Returns the hours until a lease of a host that delivers nothing ends, beside three that do.
     fn hours_until_passed_over(said: impl Fn(u64, &[HostLease]) -> HeardLease) -> u64 {
         const HOUR: u64 = 3600;
         const BEGIN: u64 = 1_000_000;

@@ -272,7 +272,7 @@ impl Supervisor<'_> {
         }
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
-            // Its workers may serve clients already, and its message about it be under way.
+            // The workers may serve clients already, and the message about it be under way.
             self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
             return;
         }

@@ -146,7 +146,7 @@ impl Supervisor<'_> {
             Upgrade::Checking(check) => check.give_up(),
             Upgrade::Accepted(_) => {}
             Upgrade::Stopping(..) => {
-                // To the others as soon as their threads have ended.
+                // The other processes get listeners as soon as their threads have ended.
                 let listening = self.upgrading.listening.clone();
                 self.listen_to(|number| !listening.contains(&number));
             }
@@ -185,7 +185,7 @@ impl Supervisor<'_> {
         self.upgrading.stage = match std::mem::take(&mut self.upgrading.stage) {
             Upgrade::Accepted(program) => {
                 if self.phase == Phase::Restarting {
-                    // It does not serve, and the new one may do better.
+                    // The worker process does not serve, and the new one may do better.
                     self.child = None;
                 }
                 self.stop_listening();
@@ -379,7 +379,7 @@ impl Supervisor<'_> {
         let before = self.earlier.iter_mut().find(|one| one.serves());
         match before.map(|one| one.child.send(&Order::Pause, &[])) {
             Some(Ok(())) => self.is_switching = true,
-            // It has died, or is about to.
+            // The process has died, or is about to.
             Some(Err(_)) | None => self.paused(Observations::default()),
         }
     }
@@ -434,7 +434,7 @@ impl Supervisor<'_> {
     /// Leaves the previous program to go on: messages read and not handled are its own, and no
     /// message of a worker process is cut in two.
     pub(super) fn leave(mut self) {
-        // It has served nobody.
+        // The worker process has served nobody.
         self.child = None;
         self.stop_listening();
         let until = Instant::now() + STOP_TIME_MAX;
@@ -471,7 +471,7 @@ impl Supervisor<'_> {
         if self.phase == Phase::Restarting {
             self.start_again()?;
         }
-        // It may have been ordered to pause.
+        // The worker process may have been ordered to pause.
         self.tell(&Order::Accept(Observations::default()));
         self.upgrade_failed(why);
         self.watched.follow(self.served.summary.reload);

@@ -1,7 +1,6 @@
 //! The process that watches files, started after each reading of them.
 //!
-//! Handles its life. A change that it reports is a reload like any other; `crate::watcher` explains
-//! how it looks for changes.
+//! Handles its life. A change that it reports is a reload like any other; `crate::watcher` checks.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -50,8 +49,7 @@ impl Watched {
         }
     }
 
-    /// Takes the files that have been read; `None` if they are unknown: the former ones are checked
-    /// again.
+    /// Takes the files that were read; `None` if unknown: the former ones are checked again.
     pub(super) fn looked(&mut self, files: Option<Stamps>) {
         match files {
             Some(files) => (self.files, self.pause) = (files, Duration::ZERO),
@@ -60,7 +58,7 @@ impl Watched {
     }
 
     pub(super) fn follow(&mut self, options: ReloadOptions) {
-        // It has another's files.
+        // The process watches another configuration's files.
         self.process = None;
         if options.watch
             && let Err(error) = self.start(options.debounce)

@@ -201,8 +201,7 @@ impl Notifier {
     }
 }
 
-/// Maximum descriptors: a socket's unit has a handful, and the descriptor store one for each
-/// address and worker.
+/// Maximum descriptors: a socket's unit has a handful, the store one per address and worker.
 const HANDED_OVER_MAX: u16 = 32_768;
 
 #[derive(Debug)]

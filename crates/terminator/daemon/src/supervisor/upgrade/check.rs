@@ -52,7 +52,7 @@ pub(crate) enum Upgrade {
     None,
     /// The new program is checking whether it would serve.
     Checking(Check),
-    /// It would, and has its turn when no reload is in progress.
+    /// The new program would serve, and has its turn when no reload is in progress.
     Accepted(NewProgram),
     /// Messages of worker processes are read to their end.
     Stopping(NewProgram, Instant),
@@ -81,7 +81,7 @@ pub(crate) struct NewProgram {
 /// News of the check of that number.
 pub(crate) enum CheckNews {
     Running(u32),
-    /// It has reported its version.
+    /// The new program has reported its version.
     Reads(String),
     Ended(Result<NewProgram, String>),
 }
@@ -171,7 +171,7 @@ pub(crate) struct Upgrading {
     pub(crate) stage: Upgrade,
     /// Checks of new programs that were begun.
     checks: u64,
-    /// One more reference for each that has not ended.
+    /// Reference counter: one more for each check that has not ended.
     checking: Arc<()>,
     /// Worker processes whose threads were ordered to stop listening, and have not ended yet.
     pub(crate) listening: Vec<u64>,
@@ -244,7 +244,7 @@ fn check(
     hear: impl Fn(CheckNews),
 ) -> Result<NewProgram, String> {
     let mut process = command.spawn().map_err(|error| error.to_string())?;
-    // It has the other end of the channel.
+    // The command has the other end of the channel.
     drop(command);
     let pid = process.id();
     hear(CheckNews::Running(pid));
@@ -267,7 +267,7 @@ fn check(
             }
         })
     })();
-    // It has sent all its messages.
+    // The program has sent all its messages.
     brood::end_group(pid);
     let status = process.wait();
     verdict.unwrap_or_else(|| {

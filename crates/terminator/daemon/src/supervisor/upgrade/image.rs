@@ -133,8 +133,7 @@ fn received(channel: OwnedFd) -> io::Result<(String, Vec<OwnedFd>)> {
     Ok((String::from_utf8_lossy(&why).into_owned(), fds))
 }
 
-/// Returns the state, the memory with this program's own, and its descriptors. An error is a
-/// sentence.
+/// Returns the state, the memory with this program's own, and its descriptors, or a sentence.
 fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), String> {
     let mut fds = fds.into_iter();
     let first: Vec<_> = fds.by_ref().take(FIRST).collect();
@@ -164,8 +163,7 @@ impl WayBack {
         Fallback::new(returning(fds, &why)?, TAKE_OVER_TIME_MAX).map(Self)
     }
 
-    /// Becomes the previous program again, which goes on and reports why. Returns the reason if
-    /// that fails.
+    /// Becomes the previous program again, which reports why. Returns the reason if that fails.
     pub(crate) fn go(self, why: &str) -> Failure {
         match received(self.0.into_kept()) {
             Ok((_, fds)) => go_back(&fds, why),
