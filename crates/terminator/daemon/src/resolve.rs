@@ -173,7 +173,8 @@ fn look_up(name: &Name) -> io::Result<Vec<Instance>> {
             let mut instances = instances(records, count.into());
             let begin = Instant::now();
             for one in &mut instances {
-                // A host without an address now keeps its former one; unless every lookup fails.
+                // A host without an address now keeps its former one; slow lookups fail the whole
+                // name.
                 let most = ADDRESSES_MAX / usize::from(count);
                 one.addresses = addresses(&one.host, one.port, most).unwrap_or_default();
                 if begin.elapsed() > HOSTS_TIME_MAX {

@@ -431,8 +431,8 @@ impl Supervisor<'_> {
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// Leaves the previous program to go on: messages read and not handled are its own, and no
-    /// message of a worker process is cut in two.
+    /// Gives way to the previous program, which goes on: messages read and not handled remain for
+    /// it, and no message of a worker process is cut in two.
     pub(super) fn leave(mut self) {
         // The worker process has served nobody.
         self.child = None;
