@@ -96,7 +96,7 @@ impl Change {
     }
 }
 
-/// Word of the command line for a change.
+/// The word of the command line for a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum ChangeWord {
     Disable,
