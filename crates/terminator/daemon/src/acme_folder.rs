@@ -1,8 +1,8 @@
-//! The folder of certificates that come by ACME: accounts, the state of orders, and certificates
-//! with their keys. Only the process that touches files opens it.
+//! The folder of certificates obtained by ACME: accounts, the state of orders, and certificates
+//! with their keys. Only the process that touches files opens this folder.
 //!
-//! Owns where what lies, that nobody else can read it, and that a file is replaced whole and is on
-//! the disk then, or stays as it was. Knows nothing of what accounts and states hold.
+//! Handles the paths inside the folder, keeps them private, and replaces a file whole: the new file
+//! is on the disk then, or the old one stays. The contents of files are the caller's task.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,36 +25,36 @@ use crate::handover::Secret;
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The folders beneath it.
+/// Subfolders of the ACME folder.
 const PARTS: [&str; 3] = ["accounts", "certificates", "state"];
 
-/// The contents of the folder, as far as the configuration has use for it.
+/// Contents of the folder, as far as the configuration uses them.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct FoundAcme {
-    /// By the URLs of their directories; with their keys.
+    /// Accounts with their keys, by the URLs of their directories.
     pub(crate) accounts: Vec<(String, String)>,
-    /// By the names of certificates.
+    /// States of orders, by the names of certificates.
     pub(crate) states: Vec<(String, String)>,
     /// The orders that are under way, by the same names; with their keys.
     #[serde(default)]
     pub(crate) open: Vec<(String, String)>,
     /// By their names, without their keys.
     pub(crate) certificates: Vec<(String, ServedCertificate)>,
-    /// Not there yet: the program before could not store them.
+    /// Files not there yet, because the previous program could not store them.
     pub(crate) waiting: Vec<WaitingFile>,
-    /// Records that a program before may have left in the DNS.
+    /// Records that a previous program may have left in the DNS.
     #[serde(default)]
     pub(crate) records: Vec<Hook>,
 }
 
-/// A file that is to be stored.
+/// A file that waits to be stored.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct WaitingFile {
     pub(crate) path: PathBuf,
     pub(crate) text: Secret,
-    /// The certificate that is served once it is on the disk.
+    /// Certificate that is served once the file is on the disk.
     pub(crate) issued: Option<(String, ServedCertificate)>,
-    /// The questions of the process that speaks to authorities whether it is on the disk.
+    /// Requests by which the ACME process asked whether the file is on the disk.
     #[serde(skip)]
     pub(crate) asked: Vec<u64>,
 }
@@ -65,8 +65,8 @@ impl fmt::Debug for FoundAcme {
     }
 }
 
-/// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be
-/// served.
+/// Reads a file that has the chain before the key of the named kind. `None` if the certificate
+/// cannot be served.
 pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> {
     loaded(key, pem).map(|(_, served)| served)
 }
@@ -92,11 +92,11 @@ fn loaded(key: &str, pem: &str) -> Option<(Certificate, ServedCertificate)> {
     Some((certificate, served))
 }
 
-/// A certificate with its key as it has come for an entry: for the names of that and no others,
-/// with a key of that kind, and valid now. Who hands it over may be somebody else's by now.
+/// Checks a certificate with its key as received for an entry: it must be for exactly that entry's
+/// names, have a key of that kind, and be valid now. The sender may be compromised.
 ///
 /// # Errors
-/// The reason why it is not served.
+/// Fails with the reason why the certificate is not served.
 pub(crate) fn issued(
     entry: &AcmeEntry,
     key: &str,
@@ -126,11 +126,11 @@ pub(crate) fn issued(
 /// Seconds by which this host's clock may be behind an authority's.
 const CLOCK_SKEW_S: i64 = 3600;
 
-/// The file of the account at an authority.
+/// Returns the path of the account file for an authority.
 pub(crate) fn account_file(directory: &str) -> PathBuf {
     let mut name = String::new();
     for byte in sha256(directory.as_bytes()).iter().take(8) {
-        // A text takes all that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     Path::new("accounts").join(name + ".json")
@@ -150,10 +150,10 @@ pub(crate) fn records_file() -> PathBuf {
     Path::new("state").join(".dns-records.json")
 }
 
-/// Makes the folder if it is not there, and reads what lies in it.
+/// Makes the folder if it is not there, and reads its contents.
 ///
 /// # Errors
-/// A sentence with its hint: it cannot be made or read, or belongs to others too.
+/// Fails with a sentence and hint if the folder cannot be made or read, or is open to others.
 pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
     let mut found = FoundAcme::default();
     if options.entries.is_empty() {
@@ -175,7 +175,7 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         return Err(format!("acme.folder: {message}\nhint: {hint}"));
     }
     let read = |path: PathBuf| match fs::read(folder.join(&path)) {
-        // One that is damaged may hold any bytes.
+        // A damaged file may hold any bytes.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!(
@@ -199,7 +199,7 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
     Ok(found)
 }
 
-/// The certificates of an entry that are there and can be read and served.
+/// Returns the certificates of an entry that exist and can be read and served.
 pub(crate) fn certificates(folder: &Path, entry: &AcmeEntry) -> Vec<ServedCertificate> {
     let keys = entry.keys.iter();
     let there = keys.filter_map(|key| {
@@ -209,7 +209,7 @@ pub(crate) fn certificates(folder: &Path, entry: &AcmeEntry) -> Vec<ServedCertif
     there.collect()
 }
 
-/// A fault of the folder, and its remedy; `None` = it is its user's alone, or not there.
+/// Returns a fault of the folder and its remedy; `None` if it is private to its user or absent.
 pub(crate) fn fault(folder: &Path) -> Option<(String, &'static str)> {
     let found = fs::metadata(folder).ok()?;
     let (ours, mode, folder) = (process::identity().user, found.mode() & 0o7777, folder.display());
@@ -227,10 +227,10 @@ pub(crate) fn fault(folder: &Path) -> Option<(String, &'static str)> {
     (mode & 0o077 != 0).then(|| (message(), "`chmod 700` it, or name another"))
 }
 
-/// Puts files there, each in the place of what was there or not at all; they are on the disk then.
+/// Stores files, each replacing its predecessor or not at all; they are on the disk afterwards.
 ///
 /// # Errors
-/// A sentence: the first that could not be.
+/// Fails with a sentence about the first file that could not be stored.
 pub(crate) fn store(folder: &Path, files: &[(PathBuf, Secret)]) -> Result<(), String> {
     let one = |(path, bytes): &(PathBuf, Secret)| {
         let path = folder.join(path);
@@ -245,7 +245,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(ErrorKind::InvalidInput.into());
     };
     let new = path.with_file_name(format!(".{}.new", name.to_string_lossy()));
-    // One that was killed may have left it.
+    // A killed process may have left the file.
     let _ = fs::remove_file(&new);
     let written = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new);
     let written = written.and_then(|mut file| {
@@ -280,7 +280,7 @@ mod tests {
         assert!(said.starts_with("cannot store "), "{said}");
         assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "first");
         fs::remove_dir(folder.join(".x.new")).unwrap();
-        // One that was killed amid another.
+        // A process killed in the middle of a write left this file.
         fs::write(folder.join(".x.new"), "half").unwrap();
         store(&folder, &of("second")).unwrap();
         assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "second");

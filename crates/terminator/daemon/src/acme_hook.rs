@@ -1,5 +1,5 @@
-//! A program of the operator that puts records into the DNS: run with a deadline, and ended with
-//! all that it has started.
+//! The operator's program that puts records into the DNS: runs it with a deadline, and ends it
+//! together with all processes that it started.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sys::process::Brood;
 
-/// As much is kept of what a program writes.
+/// Bytes kept of a program's output.
 const OUTPUT_BYTES_MAX: u64 = 4 << 10;
 
-/// How long what a program has left behind may hold its output open.
+/// Time that leftover processes of the program may hold its output open.
 const OUTPUT_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A record that is to be put into the DNS or taken away.
+/// A record to put into the DNS or to remove.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Hook {
     pub(crate) program: PathBuf,
     pub(crate) timeout: Duration,
-    /// Whether the record is put there, else taken away.
+    /// Whether the record is added, else removed.
     pub(crate) presents: bool,
     /// The domain that is validated.
     pub(crate) domain: String,
-    /// The name of the TXT record.
+    /// Name of the TXT record.
     pub(crate) record: String,
     pub(crate) value: String,
 }
@@ -47,7 +47,7 @@ impl Hook {
     fn start(&self) -> io::Result<(Brood, Child, io::PipeReader)> {
         let (reader, writer) = io::pipe()?;
         let action = if self.presents { "present" } else { "cleanup" };
-        // A bare name is one of the working directory, and no program of the search path.
+        // A bare name means the working directory, not the search path.
         let mut command = Command::new(Path::new(".").join(&self.program));
         command.args([action, &self.record, &self.value]);
         command.envs([
@@ -72,13 +72,13 @@ impl Hook {
             let mut bytes = Vec::new();
             let _ = (&output).take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
             let _ = told.send(bytes);
-            // One that writes more is not to be ended by that.
+            // A program that writes more must not be ended by that.
             let _ = io::copy(&mut &output, &mut io::sink());
         });
         let (ended, status) = mpsc::channel();
         thread::spawn(move || drop(ended.send(child.wait())));
         let status = status.recv_timeout(self.timeout);
-        // Whatever it has started ends with it.
+        // All processes started by the program end with it.
         brood.end();
         let bytes = written.recv_timeout(OUTPUT_TIME_MAX).unwrap_or_default();
         let output = String::from_utf8_lossy(&bytes).trim().to_owned();
@@ -129,7 +129,7 @@ mod tests {
         let (is_well, said) = run("head -c 100000000 /dev/zero; exit 4", long);
         assert!(!is_well && said.contains("exit status: 4"), "{}", said.len());
         assert!(said.len() as u64 <= 2 * OUTPUT_BYTES_MAX, "{}", said.len());
-        // One that holds its output open, in a session of its own.
+        // A process that holds the output open, in a session of its own.
         let directory = Directory::new();
         let pid = directory.join("pid");
         let script = format!(
@@ -142,7 +142,7 @@ mod tests {
         is_gone(&pid);
     }
 
-    /// The process whose number is in a file.
+    /// Asserts that the process whose number is in a file has ended.
     fn is_gone(pid: &Path) {
         let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -155,7 +155,7 @@ mod tests {
             let directory = Directory::new();
             let pid = directory.join("pid");
             let script = format!("{child} echo $! > {}; wait", pid.display());
-            // For longer and longer, until it has written that.
+            // Retries with longer timeouts until the file is written.
             let mut timeout = Duration::from_millis(250);
             while !pid.exists() {
                 timeout *= 2;

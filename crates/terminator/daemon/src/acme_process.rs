@@ -1,8 +1,8 @@
 //! The process that speaks to authorities: it has the network and nothing else. It makes the keys
-//! of the certificates that it orders, and hands them over; it opens no file but those by which
-//! names are looked up.
+//! of the certificates that it orders, and hands them over; it opens no file but those needed to
+//! look up names.
 //!
-//! Owns its rights and its channel. What is said to authorities when is `acme`'s.
+//! Handles the process's rights and its channel. The exchange with authorities is `acme`'s task.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,32 +21,32 @@ use crate::messages;
 use crate::resolve;
 use crate::worker_process::sandbox;
 
-/// The program's first argument when it is to be this process.
+/// First argument of the program that makes it this process.
 pub(crate) const ACME_ARGUMENT: &str = "--acme-process";
 
 pub(crate) const ACME_NAME: &str = "lariat: acme";
 
-/// Bytes of an answer: a chain with its key, or what is known of an order.
+/// Maximum bytes of an answer: a chain with its key, or the state of an order.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum AcmeAsk {
-    /// The first: give up these rights.
+    /// First order: give up these rights.
     Enter(Fences),
     Order(AcmeOrder),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum AcmeReply {
-    /// To `Enter`: it could not be done.
+    /// To `Enter`: the rights could not be given up.
     Stuck(String),
     Answer(AcmeAnswer),
 }
 
-/// Orders certificates for the supervisor at the other end of the standard input, until that is
-/// gone.
+/// Orders certificates for the supervisor at the other end of the standard input, until that end
+/// closes.
 ///
-/// To be called by the process's first thread before it starts another.
+/// Must be called by the process's first thread before it starts another.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(ACME_NAME, serve())
 }

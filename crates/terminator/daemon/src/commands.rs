@@ -1,9 +1,9 @@
-//! The commands of the program: `args` reads the command line. The texts made of that and of the
-//! table of keys, which are help and manual, are here, as are the records of encrypted hellos.
+//! The commands of the program: `args` reads the command line. This module generates the help and
+//! the manual from the command line and the table of keys, and the DNS records of encrypted hellos.
 //!
-//! `serve`, `hitch` and `demo` run a supervisor in this process; `check` looks at a configuration.
-//! `operate` has the commands about the lariat that runs, which `control` asks and signals. Each
-//! returns how the program ends; what it says goes through `console`, its data to the standard
+//! `serve`, `hitch` and `demo` run a supervisor in this process; `check` checks a configuration.
+//! `operate` has the commands about the running lariat, which `control` queries and signals. Each
+//! command returns the exit code; its messages go through `console`, its data to the standard
 //! output.
 
 pub(crate) mod args;
@@ -37,13 +37,14 @@ use console::{Console, Exit, print};
 use control::ControlError;
 use demo::DemoOptions;
 
-/// Says to a running lariat whether this program would serve in its place.
+/// Tells a running lariat whether this program would serve in its place.
 pub(crate) fn check_upgrade(config: &ConfigSource) -> ExitCode {
     let ended = supervisor::answer_check(|| check::errors(config));
     messages::end_of_helper("lariat: check", ended)
 }
 
-/// How the program ends; or what is wrong with its arguments, with lines that begin with `hint: `.
+/// Runs a command and returns its exit code; an error says what is wrong with the arguments, with
+/// lines that begin with `hint: `.
 pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String> {
     let told = |text: String| {
         print(text);
@@ -113,7 +114,7 @@ const MANUAL_FILES: &str = "\
 /run/lariat/status.sock: where the lariat that root runs answers `lariat status`.
 ";
 
-/// More about a command, a key, the end of its path, or a flag; about the program without a name.
+/// Returns help on a command, a key, the end of a key's path, or a flag; `None` = the program.
 fn help_text(name: Option<&str>) -> Result<String, String> {
     let mut command = args::command();
     if let Some(help) = help(&mut command, name) {
@@ -141,7 +142,7 @@ fn help_text(name: Option<&str>) -> Result<String, String> {
     Err(format!("there is no command, key or flag `{name}`\nhint: {hint}"))
 }
 
-/// A page of the manual, as roff.
+/// Returns a page of the manual, as roff.
 fn manual(name: &str) -> String {
     if name == "lariat.toml" {
         let (purpose, version) = ("configuration of lariat", env!("CARGO_PKG_VERSION"));
@@ -155,7 +156,7 @@ fn manual(name: &str) -> String {
     manual_page(args::command(), &sections)
 }
 
-/// How long resolvers may keep a record, in seconds: less than any rotation lasts.
+/// Seconds that resolvers may cache a record: less than any rotation lasts.
 const TTL_SECONDS: u32 = 1800;
 
 fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Result<Exit, String> {
@@ -207,7 +208,7 @@ fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Resu
     Ok(Exit::Success)
 }
 
-/// The hidden_names that are behind the front.
+/// Returns the hidden names behind the front.
 fn hidden_names(ech: &EchOptions, plane: &Options) -> Vec<String> {
     let hidden = plane.services.iter().filter(|one| ech.services.contains(&one.name));
     hidden.flat_map(|one| one.front.names.iter().map(ToString::to_string)).collect()
@@ -224,7 +225,7 @@ mod tests {
             ("back.balance", 1),
             ("--balance", 1),
             ("--backend", 1),
-            // Of both sides.
+            // Key of both sides.
             ("tls.versions", 2),
             // The tables too, not only the flag's key.
             ("tls", 5),

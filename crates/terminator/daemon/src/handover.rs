@@ -1,10 +1,10 @@
 //! Messages between the supervisor and the worker process, over a `sys::channel`.
 //!
-//! Owns the messages and their forms. Orders and answers are JSON: after an upgrade the worker
-//! process before it is another version's, and takes [`Order::Pause`], [`Order::Accept`],
-//! [`Order::Log`] and [`Order::Drain`] still (`supervisor::state` numbers the form). All else is
-//! [postcard](https://postcard.jamesmunns.com), between two processes of one build. Who says what
-//! when stands in `supervisor` and `worker_process`.
+//! Handles the messages and their formats. Orders and answers are JSON: after an upgrade the
+//! earlier worker process runs another version, and still takes [`Order::Pause`],
+//! [`Order::Accept`], [`Order::Log`] and [`Order::Drain`] (`supervisor::state` numbers the format).
+//! All else is [postcard](https://postcard.jamesmunns.com), between two processes of one build.
+//! `supervisor` and `worker_process` define the order of messages.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -25,61 +25,61 @@ use crate::status_parts::{
     AcmeStatus, LastReload, UpgradeStatus, Validations, at_most, milliseconds,
 };
 
-/// The program's first argument when it is to be the worker process.
+/// First argument of the program that makes it the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
 
-/// The name of the supervisor in `ps`.
+/// Name of the supervisor in `ps`.
 pub(crate) const SUPERVISOR_NAME: &str = "lariat";
 
 pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
-/// An order of the supervisor. The worker process obeys; it has no say.
+/// An order of the supervisor. The worker process must obey.
 #[derive(Debug, Deserialize, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "an order is made and read once, and none is stored")]
 pub(crate) enum Order {
-    /// The first: give up these rights, but for reading in the folders that come with it and
-    /// connecting to these places. No secret comes before it.
+    /// First order: give up all rights but reading in the folders sent along and connecting to
+    /// these places. No secret is sent before it.
     Enter(Fences, Reach),
-    /// The second: this is who we are. Serve the plan that follows.
+    /// Second order, with facts about the process: serve the plan that follows.
     Start(Start, Serve),
-    /// Serve another plan; the one served stays if this one is refused.
+    /// Serve another plan; the current one stays if this one is refused.
     Replace(Serve),
-    /// A name has these addresses now.
+    /// The current addresses of a name.
     Resolved(Resolved),
-    /// An operator has disabled these servers and no others.
+    /// Exactly these servers are disabled by an operator.
     Disabled(BTreeSet<ServerName>),
-    /// An operator has ordered these weights and no others.
+    /// Exactly these weights are ordered by an operator.
     Weights(Vec<(ServerName, u16)>),
-    /// An operator ends the sessions of this server.
+    /// An operator closes the sessions of this server.
     CloseSessions(ServerName),
     Reloads(Reloads),
-    /// Answer authorities so, and say that you do, by `Answering` with this number.
+    /// Give authorities these answers, and confirm by `Answering` with this number.
     Validations(u64, Validations),
-    /// The certificates that come by ACME are in this state.
+    /// The current state of the certificates obtained by ACME.
     Acme(Vec<AcmeStatus>),
-    /// The processes that hold keys are in this state.
+    /// The current state of the processes that hold keys.
     Keys(Vec<KeyHolderStatus>),
     /// Send this to the supervisors of the cluster's peers.
     Notify(String),
-    /// Say whether the workers go on, by `Alive`.
+    /// Confirm by `Alive` that the workers go on.
     AreYouWell,
-    /// The lines about connections go to the descriptor that comes with this.
+    /// Write the lines about connections to the descriptor sent along.
     Log,
-    /// The file of these lines could not be opened anew, for this reason, so that they go where
-    /// they went; or that is over.
+    /// The file of these lines could not be reopened, for this reason, so that lines go where they
+    /// went before; `None` ends that state.
     LogUnopened(Option<String>),
-    /// Answer that no further client should come; those who do are served.
+    /// Answer that no further client should come; new clients are still served.
     Unready,
-    /// Take what waits at the listeners and leave them alone, and the stored sessions too: another
-    /// worker process is about to serve.
+    /// Take what waits at the listeners and leave them and the stored sessions alone, because
+    /// another worker process is about to serve.
     Pause,
-    /// Accept: the worker process before has paused, and has observed this; or the next one has not
-    /// come to serve.
+    /// Accept: the previous worker process has paused, and has observed this; or the next one
+    /// failed to serve.
     Accept(Observations),
-    /// Accept no more, let connections finish, and end.
+    /// Stop accepting, let connections finish, and end.
     Drain {
         time: Duration,
-        /// Another worker process has the sockets now, the status's, admin's and cluster's too.
+        /// Whether another worker process has the sockets now, including status, admin and cluster.
         is_replaced: bool,
     },
 }
@@ -88,30 +88,30 @@ pub(crate) enum Order {
 pub(crate) enum Answer {
     /// To `Enter`: the rights that were given up.
     Entered(Rights),
-    /// To `Enter`: it could not be done.
+    /// To `Enter`: the rights could not be given up.
     Stuck(String),
-    /// To `Start` and `Replace`: that plan is served.
+    /// To `Start` and `Replace`: the plan is served.
     Ready {
         generation: u64,
         /// Warnings that deserve a second look.
         #[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")]
         warnings: Vec<String>,
     },
-    /// To `Start` and `Replace`: that plan cannot be served.
+    /// To `Start` and `Replace`: the plan cannot be served.
     Refused {
         generation: u64,
         message: String,
     },
-    /// To `Start` and `Replace`, from time to time: that plan is still being built.
+    /// To `Start` and `Replace`, repeatedly: the plan is still being built.
     Building,
-    /// Without an order: that something is well again.
+    /// Without an order: a fault is over.
     Note(String),
     /// Without an order: the log daemon is not at the socket that came with the plan.
     LogAway,
-    /// To `Pause`: no connection and no session comes here any more, and this was observed.
+    /// To `Pause`: no connection or session arrives here any more, and this was observed.
     Paused(Observations),
     Accepting,
-    /// To `Validations`: every worker answers so.
+    /// To `Validations`: every worker gives these answers.
     Answering(u64),
     /// To `AreYouWell`, once every worker has answered.
     Alive {
@@ -121,45 +121,45 @@ pub(crate) enum Answer {
     Drained {
         cut: u64,
     },
-    /// Without an order: what an operator should know, or what deserves a second look by now.
+    /// Without an order: news for the operator, or something that now deserves a second look.
     Warned(#[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")] Vec<String>),
-    /// Without an order: the supervisor of a cluster's peer says this.
+    /// Without an order: a message of the supervisor of a cluster's peer.
     Notified(String),
-    /// Without an order: lines of the key log, and how many found no room.
+    /// Without an order: lines of the key log, and the number of lines dropped for lack of room.
     KeyLog {
         lines: String,
         dropped: u64,
     },
-    /// Without an order: messages about changes, each with its severity in syslog.
+    /// Without an order: messages about changes, each with its syslog severity.
     Said(#[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")] Vec<(u8, String)>),
 }
 
-/// An order may be as long as a channel's message; an answer is a page of sentences, or what was
-/// observed, as JSON within JSON. More is no answer, and the worker process is taken for broken.
+/// Maximum bytes of an answer: a page of sentences, or observations, as JSON within JSON. A longer
+/// one is no answer, and the worker process counts as broken. Orders fill a channel's message.
 pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Warnings in an answer: nobody reads more, and ten thousand certificates may all have expired.
+/// Maximum warnings in an answer: nobody reads more, and ten thousand certificates may expire.
 const WARNINGS_MAX: usize = 100;
 
-/// These, and the one that says how many more there are.
+/// The warnings, and one sentence with the number of further ones.
 const SENTENCES_MAX: usize = WARNINGS_MAX + 1;
 
-/// Characters of a warning or of a message why a plan was refused.
+/// Characters of a warning or of the reason why a plan was refused.
 const SENTENCE_CHARACTERS_MAX: usize = 2000;
 
 impl Answer {
-    /// The answer that a plan is served, with as many of the warnings as fit and the number of the
-    /// others.
+    /// Returns the answer that a plan is served, with as many of the warnings as fit and the number
+    /// of the others.
     pub(crate) fn ready(generation: u64, warnings: Vec<String>) -> Self {
         Self::Ready { generation, warnings: bounded(warnings) }
     }
 
-    /// The same of what came up since.
+    /// Returns the answer with warnings that came up since.
     pub(crate) fn warned(warnings: Vec<String>) -> Self {
         Self::Warned(bounded(warnings))
     }
 
-    /// The messages about changes: as many as fit, and the number of the others.
+    /// Returns messages about changes: as many as fit, and the number of the others.
     pub(crate) fn said(messages: Vec<(Level, String)>) -> Self {
         let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let levels = levels.iter().map(|level: &Level| level.severity());
@@ -167,7 +167,7 @@ impl Answer {
         Self::Said(levels.take(WARNINGS_MAX).chain(more).zip(bounded(texts)).collect())
     }
 
-    /// The answer that a plan cannot be served.
+    /// Returns the answer that a plan cannot be served.
     pub(crate) fn refused(generation: u64, message: String) -> Self {
         Self::Refused { generation, message: shortened(message) }
     }
@@ -192,23 +192,23 @@ fn shortened(sentence: String) -> String {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fences {
-    /// The user to become; `None` = stay who we are.
+    /// User to become; `None` keeps the current user.
     pub(crate) become_user: Option<WorkerUser>,
     pub(crate) files: bool,
     pub(crate) system_calls: bool,
-    /// Our parent: if it is another when this is read, it has died.
+    /// Parent process: if it is another when this is read, the parent has died.
     pub(crate) supervisor_pid: u32,
 }
 
 impl Fences {
-    /// The fences that a configuration asks of a child of this process.
+    /// Returns the restrictions that a configuration asks of a child of this process.
     pub(crate) fn of(process: &ProcessOptions, become_user: Option<WorkerUser>) -> Self {
         let SandboxOptions { files, system_calls } = process.sandbox;
         Self { become_user, files, system_calls, supervisor_pid: std::process::id() }
     }
 }
 
-/// The addresses that the worker process can connect to, for its life; Unix sockets that have paths
+/// Addresses that the worker process can connect to during its life; Unix sockets that have paths
 /// are not limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Reach {
@@ -218,13 +218,13 @@ pub(crate) struct Reach {
     pub(crate) sources: Sources,
 }
 
-/// The addresses that a worker process may connect from; each may what those before it may.
+/// Source addresses that a worker process may use; each variant includes those before it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Sources {
     #[default]
     Any,
     Own,
-    /// Addresses of other hosts, for which it keeps a right.
+    /// Addresses of other hosts, which need a retained right.
     Foreign,
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct User {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct WorkerUser {
     pub(crate) user: User,
-    /// Beside the user's own group.
+    /// Groups beside the user's own.
     pub(crate) further_groups: Vec<u32>,
 }
 
@@ -258,13 +258,13 @@ pub(crate) struct WorkerUser {
 pub(crate) struct Rights {
     pub(crate) user: User,
     pub(crate) files: Fence,
-    /// Whether some folders are excepted: those that it serves.
+    /// Whether the served folders are excepted.
     pub(crate) reads_folders: bool,
     pub(crate) tcp_ports: Fence,
     pub(crate) system_calls: Fence,
 }
 
-/// How far a right is given up.
+/// Extent to which a right is given up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Fence {
     Off,
@@ -285,7 +285,7 @@ impl Fence {
     }
 }
 
-/// How long a worker process has to live until those that died before it are forgotten.
+/// Lifetime of a worker process after which earlier deaths are forgotten.
 pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 /// Facts that stay the same for a worker process's life.
@@ -293,41 +293,41 @@ pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Start {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
-    /// Worker processes started again after one died, this one with them.
+    /// Worker processes restarted after one died, this one included.
     pub(crate) restarts: u64,
-    /// How the ones before it died, if they died again and again.
+    /// How the previous ones died, if they died repeatedly.
     pub(crate) dying: Option<String>,
-    /// The secret that ticket keys are derived from; the same for all worker processes of a
-    /// supervisor, so that sessions outlive them.
+    /// Secret that ticket keys are derived from; the same for all worker processes of a supervisor,
+    /// so that sessions outlive them.
     pub(crate) secret: SessionKey,
-    /// Tells the worker processes of a supervisor apart.
+    /// Number that distinguishes the worker processes of a supervisor.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
 }
 
-/// A plan to serve. The message after this one is its [`Bundle`].
+/// A plan to serve. Its [`Bundle`] is the next message.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Serve {
-    /// The plan's number; 1 is the first.
+    /// Number of the plan; 1 is the first.
     pub(crate) generation: u64,
-    /// How many threads carry connections, whatever the plan says: a reload changes none.
+    /// Number of threads that carry connections, whatever the plan says: a reload never changes it.
     pub(crate) workers: usize,
     pub(crate) session_key: SessionKey,
-    /// The role of each descriptor that comes with this.
+    /// Role of each descriptor sent along.
     pub(crate) roles: Vec<Role>,
-    /// The addresses of the names that its servers have, as far as known.
+    /// Known addresses of the names of the plan's servers.
     pub(crate) resolved: Vec<Resolved>,
     pub(crate) disabled: BTreeSet<ServerName>,
     pub(crate) weights: Vec<(ServerName, u16)>,
-    /// The kernel's part of TLS; `None` = no service wants it.
+    /// Kernel TLS of this host; `None` if no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
     pub(crate) waits: bool,
-    /// The keys that each key process holds; `None` = all that no other does.
+    /// Keys that each key process holds; `None` = all that no other holds.
     pub(crate) key_groups: Vec<Option<Vec<KeyId>>>,
 }
 
-/// The key that stored sessions are sealed with, in one memory that worker processes use one after
-/// the other: another key means another memory.
+/// Key that seals stored sessions, in one memory that worker processes use one after the other:
+/// another key means another memory.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 
@@ -345,34 +345,34 @@ impl fmt::Debug for SessionKey {
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Role {
-    /// Lines about connections are written to it.
+    /// Log for lines about connections.
     Log,
-    /// Memory of stored sessions, as the worker process before left it.
+    /// Memory of stored sessions, as the previous worker process left it.
     Sessions,
-    /// Each client gets the status document.
+    /// Listener that sends the status document to each client.
     StatusSocket,
-    /// The status page and the metrics are served on it.
+    /// Listener for the status page and the metrics.
     AdminListener,
-    /// Datagrams of the cluster's peers come and go.
+    /// Socket for datagrams of the cluster's peers.
     ClusterSocket,
-    /// A thread has signatures made by it.
+    /// Channel by which a thread obtains signatures.
     KeyChannel {
-        /// The group of keys that sign.
+        /// Group of keys that sign.
         group: u32,
     },
-    /// A service serves the files beneath it.
+    /// Folder whose files a service serves.
     FilesRoot {
-        /// The service's place in the plan.
+        /// Index of the service in the plan.
         service: u32,
     },
-    /// A service listens on it.
+    /// Listener of a service.
     Listener {
         worker: u32,
-        /// The service's place in the plan.
+        /// Index of the service in the plan.
         service: u32,
-        /// The address's place in the service's list.
+        /// Index of the address in the service's list.
         address: u32,
-        /// Whether other workers have it too.
+        /// Whether other workers share this listener.
         is_shared: bool,
     },
 }
@@ -380,29 +380,29 @@ pub(crate) enum Role {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Resolved {
     pub(crate) name: Name,
-    /// Each server at its place, which it keeps as long as it is named.
+    /// Servers by index; a server keeps its index as long as it is named.
     pub(crate) instances: Vec<Option<Instance>>,
 }
 
-/// How reloads went since the supervisor started.
+/// Outcome of reloads since the supervisor started.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Reloads {
     pub(crate) ok: u64,
     pub(crate) refused: u64,
     pub(crate) last: Option<LastReload>,
-    /// When the last one ended that was not refused.
+    /// End of the last reload that was not refused.
     pub(crate) last_ok: Option<SystemTime>,
     /// Warnings about the first configuration, as in [`LastReload::warnings`].
     pub(crate) start_warnings: String,
     pub(crate) last_upgrade: Option<EndedUpgrade>,
-    /// The one that is under way.
+    /// Upgrade that is under way.
     pub(crate) upgrade: Option<UpgradeStatus>,
 }
 
-/// An upgrade that has ended: another program serves, or it was refused and the same one does.
+/// An upgrade that has ended: another program serves, or the same one because of a refusal.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EndedUpgrade {
-    /// The first has 1. Whatever programs came and went, it grows.
+    /// Number of the upgrade; the first has 1. The number grows across programs.
     pub(crate) number: u64,
     pub(crate) time: SystemTime,
     pub(crate) program: String,
@@ -410,12 +410,12 @@ pub(crate) struct EndedUpgrade {
 }
 
 impl Reloads {
-    /// The start has ended, with these warnings.
+    /// Records that the start has ended, with these warnings.
     pub(crate) fn started(&mut self, warnings: Vec<String>) {
         self.start_warnings = bounded(warnings).join("\n");
     }
 
-    /// One more upgrade has ended, refused for a reason or not.
+    /// Records the end of an upgrade, refused for a reason or not.
     pub(crate) fn upgrade_ended(&mut self, program: String, refused: Option<String>) {
         self.upgrade = None;
         let before = self.last_upgrade.as_ref();
@@ -427,7 +427,7 @@ impl Reloads {
         });
     }
 
-    /// One more has ended, refused for a reason or not, with these warnings.
+    /// Records the end of a reload, refused for a reason or not, with these warnings.
     pub(crate) fn ended(
         &mut self,
         time: SystemTime,
@@ -446,15 +446,15 @@ impl Reloads {
     }
 }
 
-/// A configuration with every file that it names: from it, a process without rights makes the
-/// same settings again.
+/// A configuration with every file that it names: a process without rights derives the same
+/// settings from it.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Bundle {
     pub(crate) source: config::Source,
     pub(crate) recording: config::Recording,
 }
 
-/// Bytes with keys in them: shown to nobody, and overwritten when they go.
+/// Bytes with keys in them: never shown, and overwritten when dropped.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Secret(Vec<u8>);
 
@@ -480,7 +480,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The form of a message.
+/// Format of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProcessMessageForm {
     Json,
@@ -503,12 +503,12 @@ impl ProcessMessageForm {
     }
 }
 
-/// The bytes of a message.
+/// Serializes a message.
 pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Secret, postcard::Error> {
     postcard::to_stdvec(message).map(Secret)
 }
 
-/// The message of these bytes, all of them.
+/// Parses a message, which must use all bytes.
 pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, postcard::Error> {
     match postcard::take_from_bytes(bytes)? {
         (message, []) => Ok(message),

@@ -1,7 +1,7 @@
-//! The keys that the key process is to hold, taken from a configuration; and the messages by which
-//! it gets them and is asked.
+//! The keys that the key process holds, taken from a configuration; and the messages that carry
+//! keys and signature requests to it.
 //!
-//! Owns the forms. Who starts the process and who asks it is `supervisor`'s and `worker_process`'s.
+//! Handles the formats. `supervisor` starts the process and `worker_process` sends it requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -18,15 +18,14 @@ use zeroize::Zeroize;
 use crate::handover::{Fences, Secret, decode, encode};
 use crate::status_parts::at_most;
 
-/// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
-/// behind it.
+/// Order that begins the process's life; the keys, a list of [`KeyToHold`], are the next message.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum KeyAsk {
     /// Give up these rights, and open the keys that follow.
     Enter(Fences),
-    /// Sign what comes by the channels that come with this.
+    /// Sign requests from the channels sent along.
     Serve,
-    /// Say that you go on.
+    /// Confirm that the process goes on.
     AreYouWell,
 }
 
@@ -39,35 +38,35 @@ pub(crate) enum KeyReply {
     Well,
 }
 
-/// A key that cannot be opened. The process refuses to sign by it at once.
+/// A key that cannot be opened. The process refuses to sign with it at once.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct UnopenedKey {
-    /// The certificate's path.
+    /// Path of the certificate.
     pub(crate) place: String,
-    /// A sentence with its hint.
+    /// Reason as a sentence with its hint.
     pub(crate) why: String,
-    /// A token refuses its PIN, and locks it after a few more tries.
+    /// Whether the token refuses its PIN; the token locks the PIN after a few more tries.
     pub(crate) is_pin_refused: bool,
-    /// Only a reload reads another PIN: there is no use in another try before.
+    /// Whether another try is useless before a reload, because only a reload reads another PIN.
     pub(crate) waits_for_reload: bool,
-    /// The configuration is served all the same.
+    /// Whether the configuration is served all the same.
     pub(crate) is_optional: bool,
 }
 
-/// Bytes of a reply: a sentence for each key.
+/// Maximum bytes of a reply: a sentence for each key.
 pub(crate) const REPLY_BYTES_MAX: usize = 4 << 20;
 
-/// Keys in a reply: each with its path and sentence has more bytes than that.
+/// Maximum keys in a reply: each takes more bytes than that with its path and sentence.
 const UNOPENED_MAX: usize = REPLY_BYTES_MAX / 64;
 
-/// Keys that one process holds: those of files, or those of one token. A token that is away or
-/// hangs keeps no other keys away, and its library is in no process with keys of files.
+/// Keys that one process holds: those of files, or those of one token. An absent or hanging token
+/// then blocks no other keys, and its library shares no process with keys of files.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct KeyGroup {
-    /// `files`, or the part of the keys' URIs that names the token; no two groups have the same.
+    /// `files`, or the part of the keys' URIs that names the token; unique among groups.
     pub(crate) name: String,
     pub(crate) ids: Vec<KeyId>,
-    /// A list of [`KeyToHold`], as it is sent.
+    /// List of [`KeyToHold`], as it is sent.
     pub(crate) packed: Secret,
 }
 
@@ -82,9 +81,9 @@ impl KeyGroup {
         self.name != FILES
     }
 
-    /// All keys, none of which opens.
+    /// Returns all keys of the group as unopened, for one reason.
     pub(crate) fn none_opens(&self, why: &str) -> Vec<UnopenedKey> {
-        // It was packed by this process.
+        // This process packed the list.
         let keys: Vec<KeyToHold> = decode(self.packed.bytes()).unwrap_or_default();
         let unopened = keys.into_iter().map(|key| UnopenedKey {
             why: format!("the key of {} in a token: {why}", key.place),
@@ -96,13 +95,13 @@ impl KeyGroup {
         unopened.collect()
     }
 
-    /// Takes PINs out that a token has refused in a trial: no process tries them again.
+    /// Removes PINs that a token has refused in a trial, so that no process tries them again.
     pub(crate) fn withhold_pins(&mut self, unopened: &[UnopenedKey]) -> Result<(), String> {
         let refused: Vec<_> = unopened.iter().filter(|one| one.is_pin_refused).collect();
         if refused.is_empty() || !self.is_of_token() {
             return Ok(());
         }
-        // It was packed by this process.
+        // This process packed the list.
         let mut keys: Vec<KeyToHold> = decode(self.packed.bytes()).unwrap_or_default();
         for key in &mut keys {
             let why = refused.iter().find(|one| one.place == key.place);
@@ -120,22 +119,22 @@ impl KeyGroup {
     }
 }
 
-/// The name of the group of keys of files.
+/// Name of the group of keys of files.
 const FILES: &str = "files";
 
-/// Each token has a process of its own, with a thread for each worker thread.
+/// Maximum number of tokens: each has its own process, with a thread for each worker thread.
 pub(crate) const TOKENS_MAX: usize = 16;
 
-/// The keys of each group. Those of files are all that are in no other: there may be thousands.
+/// Returns the keys of each group; `None` for those of files, of which there may be thousands.
 pub(crate) fn listed_ids(groups: &[KeyGroup]) -> Vec<Option<Vec<KeyId>>> {
     let ids = |group: &KeyGroup| group.is_of_token().then(|| group.ids.clone());
     groups.iter().map(ids).collect()
 }
 
-/// The keys in groups, one for each process that is to hold them.
+/// Groups the keys, one group for each process that will hold them.
 ///
 /// # Errors
-/// A sentence with its hint: there are too many.
+/// Fails with a sentence and hint if there are too many groups.
 pub(crate) fn grouped(keys: Vec<KeyToHold>) -> Result<Vec<KeyGroup>, String> {
     let mut groups = BTreeMap::<String, Vec<KeyToHold>>::new();
     for key in keys {
@@ -154,11 +153,11 @@ pub(crate) fn grouped(keys: Vec<KeyToHold>) -> Result<Vec<KeyGroup>, String> {
 #[derive(Deserialize, Serialize)]
 pub(crate) struct KeyToHold {
     pub(crate) id: KeyId,
-    /// The certificate's path, for messages.
+    /// Path of the certificate, for messages.
     pub(crate) place: String,
-    /// For whom it signs: for clients, and for servers that ask for a certificate.
+    /// Whether the key signs for clients, and for servers that ask for a certificate.
     pub(crate) roles: [bool; 2],
-    /// The certificate is served though the key cannot be opened (`bad-certificate = "skip"`).
+    /// Whether the certificate is served without an open key (`bad-certificate = "skip"`).
     pub(crate) is_optional: bool,
     pub(crate) origin: KeyOrigin,
 }
@@ -167,7 +166,7 @@ pub(crate) struct KeyToHold {
 pub(crate) enum KeyOrigin {
     /// The key in DER.
     File(Secret),
-    /// The URI of one in a token, its PIN or why there is none, and the public half that it must
+    /// URI of a key in a token, its PIN or why it is missing, and the public half that the key must
     /// have.
     Token { uri: String, pin: Result<Option<Secret>, String>, public_key: Vec<u8> },
 }
@@ -177,7 +176,7 @@ impl KeyToHold {
         matches!(self.origin, KeyOrigin::Token { .. })
     }
 
-    /// Whether its PIN, if it needs one, could be read, and was not refused.
+    /// Whether the PIN, if needed, could be read and was not refused.
     pub(crate) fn has_pin(&self) -> bool {
         !matches!(self.origin, KeyOrigin::Token { pin: Err(_), .. })
     }
@@ -186,7 +185,7 @@ impl KeyToHold {
         let KeyOrigin::Token { uri, .. } = &self.origin else {
             return FILES.to_owned();
         };
-        // It was parsed once.
+        // The URI has been parsed before.
         Pkcs11Uri::parse(uri).unwrap_or_default().token_name()
     }
 
@@ -196,8 +195,8 @@ impl KeyToHold {
     }
 }
 
-/// The keys that processes are to hold: those in tokens, and those of files if a configuration says
-/// so. PINs come by `files`.
+/// Returns the keys that processes must hold: those in tokens, and those of files if the
+/// configuration says so. PINs are read through `files`.
 pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Vec<KeyToHold> {
     let mut keys = BTreeMap::<KeyId, KeyToHold>::new();
     let mut add = |id, place: &str, origin, roles: [bool; 2], is_optional| {
@@ -222,14 +221,14 @@ pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Vec<KeyToHold> {
     keys.into_values().collect()
 }
 
-/// Takes keys out of what was read, if a configuration has a process hold them.
+/// Removes keys from the recorded files if the configuration has a process hold them.
 pub(crate) fn take_out(settings: &Settings, recording: &mut Recording) {
     if settings.process.key_process {
         recording.replace_files(signing::without_keys);
     }
 }
 
-/// A token's PIN: the first line, as of a passphrase. An error is a sentence with its hint.
+/// Reads a token's PIN: the first line, as of a passphrase. An error is a sentence with its hint.
 fn pin(key: &TokenKey, files: &mut dyn Files) -> Result<Option<Secret>, String> {
     let (read, origin) = match &key.pin {
         PinOrigin::Nowhere => return Ok(None),
@@ -257,7 +256,7 @@ fn pin(key: &TokenKey, files: &mut dyn Files) -> Result<Option<Secret>, String> 
     Ok(Some(Secret::new(pin)))
 }
 
-/// All certificates, with what their keys sign.
+/// Returns all certificates, with the roles that their keys sign for.
 fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource, [bool; 2])> {
     let services = settings.plane.services.iter();
     services.flat_map(|service| {
@@ -277,7 +276,7 @@ fn of_file(source: &CertificateSource) -> Option<(KeyId, KeyOrigin)> {
     Some((key_id(&public_key), KeyOrigin::File(key)))
 }
 
-/// The question of a worker thread: a number, the key, the scheme, and the message that follows.
+/// A request of a worker thread: a number, the key, the scheme, and the message that follows.
 pub(crate) struct SignatureRequest<'m> {
     pub(crate) number: u64,
     pub(crate) key: KeyId,
@@ -287,7 +286,7 @@ pub(crate) struct SignatureRequest<'m> {
 
 const REQUEST_HEADER_BYTES: usize = 8 + 32 + 2;
 
-/// The longest request and the longest answer, in bytes.
+/// Maximum bytes of a request and of an answer.
 pub(crate) const REQUEST_BYTES_MAX: usize = REQUEST_HEADER_BYTES + SIGNED_BYTES_MAX;
 pub(crate) const ANSWER_BYTES_MAX: usize = 9 + 1024;
 
@@ -300,7 +299,7 @@ impl<'m> SignatureRequest<'m> {
         to.extend(self.message);
     }
 
-    /// `None` = it is none.
+    /// Parses a request; `None` if the bytes are not one.
     pub(crate) fn read(bytes: &'m [u8]) -> Option<Self> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
@@ -310,8 +309,8 @@ impl<'m> SignatureRequest<'m> {
     }
 }
 
-/// How a request ended, or that a process has begun to hear, which has none of the requests that
-/// the one before it had taken.
+/// Outcome of a request, or notice that a new process listens, which lacks the requests taken by
+/// its predecessor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum SignatureStatus {
@@ -324,7 +323,7 @@ pub(crate) enum SignatureStatus {
 }
 
 impl SignatureStatus {
-    /// By number.
+    /// All outcomes, by number.
     const ALL: [Self; 6] =
         [Self::Signed, Self::Unknown, Self::Refused, Self::Failed, Self::Begun, Self::Unopened];
 
@@ -335,7 +334,7 @@ impl SignatureStatus {
         to.extend(signature);
     }
 
-    /// The number of the request, its end, and the signature.
+    /// Parses the number of the request, its outcome, and the signature.
     pub(crate) fn read(bytes: &[u8]) -> Option<(u64, Self, &[u8])> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (status, signature) = rest.split_first()?;
@@ -344,7 +343,7 @@ impl SignatureStatus {
     }
 }
 
-/// The signatures asked for since the worker process started, for all plans.
+/// Signatures requested since the worker process started, for all plans.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCounts {
     pub(crate) signed: AtomicU64,

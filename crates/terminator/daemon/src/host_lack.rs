@@ -1,8 +1,8 @@
-//! Errors of a host that lacks room or descriptors for a while.
+//! Errors of a host that temporarily lacks room or descriptors.
 
 use std::io;
 
-/// Whether the host lacks something for a while, which is no fault of the configuration: a service
+/// Whether the host temporarily lacks something, which is no fault of the configuration: a service
 /// manager may try again.
 pub(crate) fn is_lack(error: &io::Error) -> bool {
     const EIO: i32 = 5;
@@ -14,7 +14,7 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
 
 const ENXIO: i32 = 6;
 
-/// The remedy of a file that cannot be written.
+/// Returns the remedy for a file that cannot be written.
 pub(crate) fn file_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,7 +1,7 @@
-//! Kernel TLS on this host: what its kernel seals, and whether that is what services require.
+//! Kernel TLS on this host: the suites that its kernel encrypts, and whether they suffice.
 //!
-//! Owns the sentences about it and its way to the worker process, which may not try it. Trying is
-//! `sys`'s, sealing `proxy`'s.
+//! Handles the messages about kernel TLS and passes the result to the worker process, which may not
+//! probe the kernel. Probing is `sys`'s task, encryption `proxy`'s.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ use crate::status_parts::KernelTlsStatus;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTls {
     pub(crate) status: KernelTlsStatus,
-    /// The suites that it seals, in the order of [`PAIRS`].
+    /// Whether the kernel encrypts each suite, in the order of [`PAIRS`].
     seals: [bool; PAIRS.len()],
 }
 
 impl KernelTls {
-    /// Tries it, if a service has a use for it. As root that also loads the kernel's module.
+    /// Probes kernel TLS if a service can use it. As root this also loads the kernel's module.
     pub(crate) fn try_for(settings: &Settings) -> Option<Self> {
         let mut services = settings.plane.services.iter();
         let is_wanted = services.any(|service| service.front.ktls.mode != KtlsMode::Off);
@@ -44,11 +44,11 @@ impl KernelTls {
         pairs.filter_map(|(pair, seals)| seals.then_some(pair)).collect()
     }
 
-    /// Whether every service that requires the kernel gets it.
+    /// Checks that every service that requires the kernel gets it.
     ///
     /// # Errors
-    /// Each suite that the service may agree on and the kernel does not encrypt, where it was
-    /// written.
+    /// Fails with each suite that the service may negotiate and the kernel does not encrypt,
+    /// located where it was written.
     pub(crate) fn check(
         &self,
         source: &Source,
@@ -70,7 +70,7 @@ impl KernelTls {
         Err(faults)
     }
 
-    /// The fault for a service that requires it, and the remedy.
+    /// Returns the fault and remedy for a service whose requirement is not satisfied.
     fn lack(&self, service: &ServiceOptions) -> Option<(String, String)> {
         if !self.status.available {
             let message = format!("this host has no kernel TLS: {}", self.status.sentence);
@@ -94,7 +94,7 @@ impl KernelTls {
 }
 
 impl fmt::Display for KernelTls {
-    /// With the remedy, without a full stop.
+    /// Includes the remedy, without a full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.status.available { "yes" } else { "no" };
         write!(f, "{word}: {}", self.status.sentence)?;
@@ -139,7 +139,7 @@ mod tests {
         config::load(source, &mut files).unwrap().settings
     }
 
-    /// A kernel that seals all but what is named.
+    /// Returns a kernel that encrypts all suites but those named.
     fn kernel(missing: &[(Version, Cipher)]) -> KernelTls {
         let tried = |pair: (Version, Cipher)| Tried {
             version: pair.0,

@@ -1,38 +1,38 @@
-//! The state of a process that holds keys, as the supervisor says it to the worker process, and
-//! that in the status.
+//! State of a process that holds keys, as the supervisor sends it to the worker process, which
+//! shows it in the status.
 
 use serde::{Deserialize, Serialize};
 
-/// A process that holds keys, as a program hands it on that may come back.
+/// A process that holds keys, as handed to a new program by one that may come back.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct LentKeyProcess {
-    /// The number under which the state names it; `None` = it is away.
+    /// Number that identifies the process in the state; `None` if there is no process.
     pub(crate) process: Option<u64>,
-    /// The count of its channels.
+    /// Number of its channels.
     pub(crate) channels: u32,
-    /// The reasons of the keys that it could not open.
+    /// Reasons of the keys that it could not open.
     pub(crate) unopened: Vec<String>,
     pub(crate) is_pin_refused: bool,
-    /// They are tried again.
+    /// Whether these keys are tried again.
     pub(crate) is_retried: bool,
 }
 
-/// The state of a process that holds keys.
+/// State of a process that holds keys.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyHolderStatus {
     /// `files`, or the token.
     pub(crate) keys: String,
     pub(crate) count: u64,
-    /// `None` = there is none.
+    /// Process number; `None` if there is no process.
     pub(crate) pid: Option<u32>,
-    /// Processes started again for these keys, since the supervisor started.
+    /// Processes restarted for these keys since the supervisor started.
     pub(crate) restarts: u64,
-    /// The reason why it signs nothing; `None` = it is there.
+    /// Reason why the process signs nothing; `None` if it is available.
     pub(crate) away: Option<String>,
-    /// Since when, in milliseconds since the epoch.
+    /// Beginning of the absence, in milliseconds since the epoch.
     pub(crate) away_since_ms: Option<u64>,
-    /// Keys that it cannot open.
+    /// Number of keys that it cannot open.
     pub(crate) unopened: u64,
-    /// The reasons of the first of them.
+    /// Reasons of the first of these keys.
     pub(crate) reasons: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! The process that holds private keys: it faces no network, and signs for worker threads what TLS
-//! has a key sign, and nothing else.
+//! The process that holds private keys: it faces no network, and makes for worker threads the
+//! signatures of TLS, and nothing else.
 //!
-//! Owns its rights, the keys, and a thread for each channel, so that no thread of the worker
-//! process waits for another's signature. It ends with the last of its channels, once no supervisor
-//! speaks to it: after an upgrade the worker process before needs it still.
+//! Handles its rights, the keys, and a thread for each channel, so that no worker thread waits for
+//! another's signature. It ends with the last of its channels once it has no supervisor, because
+//! after an upgrade the earlier worker process still needs it.
 
 mod token;
 
@@ -38,14 +38,14 @@ use crate::worker_process::sandbox;
 
 use token::{Modules, OpenTokenKey, TokenFault};
 
-/// The program's first argument when it is to be this process.
+/// First argument of the program that makes it this process.
 pub(crate) const KEYS_ARGUMENT: &str = "--key-process";
 
 pub(crate) const KEYS_NAME: &str = "lariat: keys";
 
-/// Signs for the worker process until nobody is left who asks.
+/// Signs for the worker process until no requester is left.
 ///
-/// To be called by the process's first thread before it starts another.
+/// Must be called by the process's first thread before it starts another.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(KEYS_NAME, serve())
 }
@@ -58,7 +58,7 @@ struct OpenKey {
 enum SigningHand {
     Own(HeldKey),
     Token(OpenTokenKey),
-    /// It could not be opened.
+    /// The key could not be opened.
     Closed,
 }
 
@@ -90,7 +90,7 @@ fn serve() -> io::Result<()> {
     let keys = Arc::new(keys);
     say(&channel, &KeyReply::Opened(unopened))?;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    // Without its channels it is of no use, and the next process gets them all.
+    // Without its channels this process is of no use, and the next process gets them all.
     while let Some((ask, fds)) = next(&channel)? {
         match ask {
             KeyAsk::Enter(_) => break,
@@ -103,12 +103,12 @@ fn serve() -> io::Result<()> {
             threads.push(thread.spawn(move || sign_all(&end, &keys, &watch))?);
         }
     }
-    // The worker process may outlive the program that has started us.
+    // The worker process may outlive the program that started this process.
     threads.into_iter().for_each(|one| drop(one.join()));
     Ok(())
 }
 
-/// A process that holds keys of files alone needs nothing but memory and its channels.
+/// Gives up all rights: keys of files need nothing but memory and channels.
 fn give_up(fences: &Fences) -> Result<(), String> {
     let calls = SystemCalls { open_files: false, fast_open: false, bind: false, network: false };
     let enter_landlock = || {
@@ -119,26 +119,26 @@ fn give_up(fences: &Fences) -> Result<(), String> {
     sandbox::give_up_by(fences, Sources::Any, enter_landlock, system_calls).map(drop)
 }
 
-/// The library of a token needs what its maker chose: files, sockets of a daemon, a network. It
-/// keeps those rights of its user, but starts no program and serves nobody.
+/// Gives up fewer rights for tokens, because a token's library needs what its maker chose: files,
+/// sockets of a daemon, a network. The process starts no program and serves nobody.
 fn give_up_for_tokens(fences: &Fences) -> Result<(), String> {
     let enter_landlock = || Ok(Enforcement::NotSupported);
     sandbox::give_up_by(fences, Sources::Any, enter_landlock, restrict_resolver_calls).map(drop)
 }
 
-/// A call of a token's library that takes longer hangs: those behind networks take tens of
-/// milliseconds, and a worker thread waits for a second. Less than a step of the reader has
-/// (10 s), so that this is what is said.
+/// Limit after which a call of a token's library counts as hanging: those behind networks take tens
+/// of milliseconds, and a worker thread waits for a second. Shorter than a step of the reader (10
+/// s), so that this message is the one reported.
 const CALL_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// How often it is looked.
+/// Pause between two checks of the calls.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The calls of libraries that are under way. One that hangs cannot be ended but with the process,
-/// and the next process may find the token well.
+/// Calls of libraries that are under way. A hanging call ends only with the process, and the next
+/// process may find the token well.
 struct CallWatch {
     begun: Instant,
-    /// When each call began, in milliseconds since then; 0 = none is under way.
+    /// Beginning of each call, in milliseconds since the watch's start; 0 = no call is under way.
     calls: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
@@ -147,11 +147,11 @@ impl CallWatch {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// A place for a thread's calls.
+    /// Returns a slot for a thread's calls.
     fn place(&self) -> Arc<AtomicU64> {
         let place = Arc::default();
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of threads that are gone.
+        // Removes the slots of ended threads.
         calls.retain(|one| Arc::strong_count(one) > 1);
         calls.push(Arc::clone(&place));
         place
@@ -186,19 +186,19 @@ fn end(why: &str) -> ! {
     std::process::exit(1)
 }
 
-/// The rights that a trial gives up: those of the process that will hold the keys.
+/// Returns the rights that a trial gives up: those of the process that will hold the keys.
 pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUser>) -> Fences {
     Fences::of(&settings.process, become_user)
 }
 
-/// A trial may take so long; its watch ends it before.
+/// Time limit of a trial; its watch ends it earlier.
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 
-/// Opens the keys of each token in a process of its own, which ends then: its library may crash or
-/// hang. All do so at once, so that many that hang take no longer than one. Some libraries fail
-/// where another process uses the same tokens, so who says that keys do not open is asked again
-/// alone, unless a PIN was refused. Keys of files need no trial. Those that do not open, the keys
-/// that must before others.
+/// Opens the keys of each token in a short-lived process, because its library may crash or hang.
+/// All trials run at once, so that many hanging ones take no longer than one. Some libraries fail
+/// where another process uses the same tokens, so a failed trial is repeated alone, unless a PIN
+/// was refused. Keys of files need no trial. Returns the keys that do not open, required ones
+/// first.
 pub(crate) fn try_out(
     groups: &[KeyGroup],
     fences: &Fences,
@@ -231,7 +231,7 @@ pub(crate) fn try_out(
     all
 }
 
-/// The keys of the token that do not open, and whether its process has said so itself.
+/// Returns the keys of the token that do not open, and whether the process itself reported them.
 fn trial(group: &KeyGroup, fences: &Fences) -> (Vec<UnopenedKey>, bool) {
     let failed = |why: &str| {
         let why = format!(
@@ -260,7 +260,7 @@ fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> 
     let mut process = process::end_child_with_us(&mut command).spawn()?;
     drop(command);
     let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
-    // The words of one that has died are still heard.
+    // The last words of a process that has died are still read.
     let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(group.packed.bytes(), &[]));
     let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
     let _ = process.kill();
@@ -268,7 +268,7 @@ fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> 
     said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
 }
 
-/// The keys, and those of them that cannot be opened.
+/// Opens the keys, and returns those that cannot be opened too.
 fn open(keys: Vec<KeyToHold>) -> (OpenKeys, Vec<UnopenedKey>) {
     let (mut open, mut unopened) = (OpenKeys::new(), Vec::new());
     let mut modules = Modules::default();
@@ -289,7 +289,7 @@ fn open(keys: Vec<KeyToHold>) -> (OpenKeys, Vec<UnopenedKey>) {
     (open, unopened)
 }
 
-/// An error is a sentence with its hint.
+/// Opens a key. An error is a sentence with its hint.
 fn open_one(one: &KeyToHold, modules: &mut Modules) -> Result<SigningHand, String> {
     match &one.origin {
         KeyOrigin::File(der) => {
@@ -306,7 +306,7 @@ fn open_one(one: &KeyToHold, modules: &mut Modules) -> Result<SigningHand, Strin
     }
 }
 
-/// A key that has signed what the certificate's public half verifies.
+/// Opens a key in a token and checks that the certificate's public half verifies its signature.
 fn open_in_token(
     modules: &mut Modules,
     uri: &str,

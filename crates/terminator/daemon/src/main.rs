@@ -1,6 +1,6 @@
 //! The program `lariat`: terminates TLS in front of any TCP service.
 //!
-//! Owns only the way from the arguments to a command, and from its end to the exit code.
+//! Handles only the dispatch of arguments to a command, and of its result to the exit code.
 #![forbid(unsafe_code)]
 
 mod acme_folder;
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
     code
 }
 
-/// Started by the name `hitch`: goes on as `lariat hitch`, so that an upgrade finds the program by
-/// its own path. Comes back only if that fails.
+/// Executes `lariat hitch` if started by the name `hitch`, so that an upgrade finds the program by
+/// its own path. Returns only if that fails.
 fn become_hitch() -> io::Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,

@@ -1,10 +1,10 @@
-//! Messages of this program while it serves: on the standard error, in the form that its reader
+//! Messages of this program while it serves: on the standard error, in the format that its reader
 //! takes, or to a log daemon.
 //!
-//! Owns the choice among them and the way to the standard error, on which nobody waits: the reader
-//! of a pipe may stop, the pipe fills, and a write to it never returns. So the supervisor leaves
-//! its lines in a queue of limited size, and a thread writes them. `telemetry::message` writes the
-//! forms; `sender` sends messages to a log daemon without waiting either.
+//! Handles the choice among them and writes to the standard error without waiting: if the reader of
+//! a pipe stops, the pipe fills, and a write to it never returns. The supervisor therefore queues
+//! its lines in limited space, and a thread writes them. `telemetry::message` writes the formats;
+//! `sender` sends messages to a log daemon without waiting either.
 
 pub(crate) mod sender;
 
@@ -25,33 +25,33 @@ use telemetry::message::Level;
 
 use sender::{MessageSender, Said};
 
-/// How long the end of the program waits for a log daemon, and it or a thread that panicked for a
-/// reader of the standard error.
+/// Time that the program's end waits for a log daemon, and that the end or a panicked thread waits
+/// for a reader of the standard error.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How a message is written.
+/// Format of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     /// For a person: without time.
     Plain,
-    /// With time and level before each line.
+    /// Each line with time and level.
     Text,
     /// One JSON object per message.
     Json,
     Priority,
 }
 
-/// The variable by which a process that the supervisor starts is given its form.
+/// Environment variable that gives the format to processes started by the supervisor.
 const FORM_VARIABLE: &str = "LARIAT_MESSAGE_FORM";
 
-/// The form of this process's messages; every command but `serve` talks to a person.
+/// Format of this process's messages; every command but `serve` talks to a person.
 static FORM: Mutex<Form> = Mutex::new(Form::Plain);
 
-/// The log daemon that messages go to, if one is configured.
+/// Log daemon that receives messages, if one is configured.
 static SENDER: Mutex<Option<MessageSender>> = Mutex::new(None);
 
 impl Form {
-    /// The form that suits the reader of the standard error.
+    /// Returns the format that suits the reader of the standard error.
     fn of_reader() -> Self {
         if is_journal() {
             Self::Priority
@@ -63,12 +63,12 @@ impl Form {
     }
 }
 
-/// Writes in the form that suits the reader from now on, until a configuration names one.
+/// Selects the format that suits the reader, until a configuration names one.
 pub(crate) fn suit_reader() {
     *lock(&FORM) = Form::of_reader();
 }
 
-/// From now on, messages go where a configuration says, in the form that it names.
+/// Sends further messages where a configuration says, in the format that it names.
 pub(crate) fn configure(control: &ControlOptions) {
     *lock(&FORM) = match control.messages {
         MessageForm::Auto => Form::of_reader(),
@@ -98,8 +98,8 @@ pub(crate) fn has_daemon() -> bool {
     lock(&SENDER).is_some()
 }
 
-/// Waits until the log daemon has all messages, and the standard error what that did not take; not
-/// long for either. To be called before the program ends.
+/// Waits briefly until the log daemon has all messages, and the standard error the rest. Must be
+/// called before the program ends.
 pub(crate) fn flush() {
     if let Some(sender) = &*lock(&SENDER) {
         sender.flush(FLUSH_TIME_MAX);
@@ -109,12 +109,12 @@ pub(crate) fn flush() {
     }
 }
 
-/// For the environment of processes that say their last words in the form of this one.
+/// Returns the variable that passes this format to processes with last words to write.
 pub(crate) fn form_variable() -> (&'static str, String) {
     (FORM_VARIABLE, format!("{:?}", form()))
 }
 
-/// Writes in the form of the process that has started this one, if that is a supervisor.
+/// Takes the format of the parent process, if that is a supervisor.
 pub(crate) fn inherit_form() {
     let name = std::env::var(FORM_VARIABLE).unwrap_or_default();
     let forms = [Form::Plain, Form::Text, Form::Json, Form::Priority];
@@ -122,7 +122,7 @@ pub(crate) fn inherit_form() {
     found.into_iter().for_each(|form| *lock(&FORM) = form);
 }
 
-/// How a process of this name, which serves the supervisor, ends.
+/// Returns the exit code of a helper process of this name, and writes its error.
 pub(crate) fn end_of_helper(name: &str, ended: io::Result<()>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -134,7 +134,7 @@ pub(crate) fn end_of_helper(name: &str, ended: io::Result<()>) -> ExitCode {
     }
 }
 
-/// How messages are written now.
+/// Returns the current format of messages.
 pub(crate) fn form() -> Form {
     *lock(&FORM)
 }
@@ -143,7 +143,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says something. Nothing waits for the reader of this.
+/// Writes a message. No caller waits for its reader.
 pub(crate) fn say(level: Level, text: impl Display) {
     let text = text.to_string();
     if !send(level, &text) {
@@ -151,18 +151,18 @@ pub(crate) fn say(level: Level, text: impl Display) {
     }
 }
 
-/// Leaves a message to the log daemon; `false` = none is configured, or its queue is full.
+/// Queues a message for the log daemon; `false` if none is configured, or its queue is full.
 pub(crate) fn send(level: Level, text: &str) -> bool {
     let sender = lock(&SENDER);
     sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))
 }
 
-/// Says something on the standard error.
+/// Writes a message to the standard error.
 pub(crate) fn write(level: Level, text: &str) {
     write_lines(written(level, text));
 }
 
-/// Says a text that may begin with its level; else it is a notice.
+/// Writes a text that may begin with its level; else it is a notice.
 pub(crate) fn say_labelled(text: &str) {
     let (level, rest) = Level::split(text).unwrap_or((Level::Notice, text));
     say(level, rest);
@@ -180,12 +180,12 @@ pub(crate) fn error(text: impl Display) {
     say(Level::Error, text);
 }
 
-/// Text of another process, made fit for a terminal.
+/// Returns another process's text, made fit for a terminal.
 pub(crate) fn printable(text: &str) -> String {
     telemetry::printable::lines(text).to_string()
 }
 
-/// Something as it is said now, with a line feed.
+/// Formats a message in the current format, with a line feed.
 fn written(level: Level, text: &str) -> String {
     in_form(&said(level, text))
 }
@@ -206,13 +206,13 @@ fn in_form(said: &Said) -> String {
     }
 }
 
-/// The message that lines found no place in the queue.
+/// Returns the message that lines found no place in the queue.
 fn lines_lost(count: u64) -> String {
     let text = format!("{count} messages were lost: the standard error did not take them");
     written(Level::Warning, &text)
 }
 
-/// Lets panics write their message without waiting for a reader, because the process is to end.
+/// Lets panics write their message without waiting for a reader, because the process will end.
 pub(crate) fn never_wait_in_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
@@ -223,12 +223,12 @@ pub(crate) fn never_wait_in_panics() {
     }));
 }
 
-/// Begins a stream to the journal as sd_journal_stream_fd(3) does: our name, no unit, the priority
-/// of lines that name none, that lines may name theirs, and that none goes elsewhere.
+/// Opening of a journal stream as sd_journal_stream_fd(3) writes it: our name, no unit, default
+/// priority, priority prefixes on lines, and no forwarding.
 const JOURNAL_GREETING: &[u8] = b"lariat\n\n6\n1\n0\n0\n0\n";
 
-/// The standard error for a process that may fall into an attacker's hands: where it can be, an
-/// open file of its own, so that nothing done to it silences ours.
+/// Returns the standard error for a process that may be compromised: if possible an open file of
+/// its own, so that nothing done to it silences ours.
 pub(crate) fn standard_error_for_another() -> io::Result<OwnedFd> {
     let own = io::stderr();
     if is_journal()
@@ -251,19 +251,19 @@ fn is_journal() -> bool {
     named == format!("{}:{}", ours.dev(), ours.ino())
 }
 
-/// Bytes of lines that wait. A refused configuration has a few kilobytes of diagnostics; who reads
-/// nothing for longer than this lasts has lost interest.
+/// Maximum bytes of waiting lines. A refused configuration has a few kilobytes of diagnostics; a
+/// reader that lags further has lost interest.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// Writes a line, or leaves it for the thread that [`write_in_background`] has started. If nobody
-/// reads it any more, that is their choice.
+/// Writes a line, or queues it for the thread that [`write_in_background`] has started. Errors are
+/// ignored, because the reader may have left.
 pub(crate) fn write_line(line: impl Display) {
     write_lines(format!("{line}\n"));
 }
 
-/// The same of whole lines, each with its end.
+/// Writes or queues whole lines, each with its end.
 fn write_lines(lines: String) {
     match QUEUE.get() {
         Some(queue) => queue.put(lines),
@@ -271,10 +271,10 @@ fn write_lines(lines: String) {
     }
 }
 
-/// From now on lines are written by a thread. To be called after signals have been blocked.
+/// Starts a thread that writes lines from now on. Must be called after signals have been blocked.
 ///
 /// # Errors
-/// No thread can be started.
+/// Fails if no thread can be started.
 pub(crate) fn write_in_background() -> io::Result<()> {
     let queue = Queue::start(StandardError, lines_lost)?;
     // A second call leaves an idle thread behind, and nothing else.
@@ -282,12 +282,12 @@ pub(crate) fn write_in_background() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes why this process is about to end; if nobody reads it, it ends all the same.
+/// Writes why this process is about to end; the process ends even if nobody reads it.
 fn write_last_words(text: String) {
     write_within(StandardError, text, FLUSH_TIME_MAX);
 }
 
-/// Writes for so long at most; a write that does not return is left to a thread.
+/// Writes within a time limit; a write that does not return is left to a thread.
 fn write_within(mut target: impl Write + Send + 'static, text: String, time_max: Duration) {
     let (done, is_done) = mpsc::channel();
     let write = move || {
@@ -299,8 +299,8 @@ fn write_within(mut target: impl Write + Send + 'static, text: String, time_max:
     }
 }
 
-/// Waits for its reader whatever another process that shares it has set, because a line that is
-/// refused for want of room would be lost unseen.
+/// Standard error that blocks whatever another process that shares it has set, because a line
+/// refused for lack of room would be lost unseen.
 struct StandardError;
 
 impl Write for StandardError {
@@ -313,7 +313,7 @@ impl Write for StandardError {
     }
 }
 
-/// Lines under way to one target.
+/// Lines that wait to be written to one target.
 #[derive(Clone, Debug)]
 struct Queue(Arc<(Mutex<Waiting>, Condvar)>);
 
@@ -321,7 +321,7 @@ struct Queue(Arc<(Mutex<Waiting>, Condvar)>);
 struct Waiting {
     lines: VecDeque<String>,
     bytes: usize,
-    /// Lines that found no place since this was last said.
+    /// Lines that found no place since the last report of such lines.
     lost: u64,
     is_writing: bool,
 }
@@ -331,8 +331,8 @@ impl Queue {
         let queue = Self(Arc::default());
         let of_thread = queue.clone();
         let write = move || {
-            // Lines that the target did not take. They are said before the next one, and not at
-            // once, because a reader may have left for good.
+            // Lines that the target did not take. They are reported before the next line, and not
+            // at once, because a reader may have left for good.
             let mut refused = 0;
             loop {
                 let line = of_thread.next(lost);
@@ -357,7 +357,7 @@ impl Queue {
         self.0.1.notify_all();
     }
 
-    /// The next line to write, once there is one. The one before it has been written.
+    /// Waits for the next line to write. The previous line has been written.
     fn next(&self, lost: fn(u64) -> String) -> String {
         let mut waiting = self.lock();
         waiting.is_writing = false;
@@ -380,7 +380,7 @@ impl Queue {
             waiting.is_writing || !waiting.lines.is_empty() || waiting.lost > 0
         };
         let condition = &self.0.1;
-        // Whatever has not been written by then is lost with the process.
+        // Lines not written by then are lost with the process.
         drop(condition.wait_timeout_while(self.lock(), time_max, is_busy));
     }
 
@@ -396,7 +396,7 @@ mod tests {
 
     use super::*;
 
-    /// How long a test waits for what is bound to come.
+    /// Time limit of a test for an event that must come.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
@@ -416,13 +416,13 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let queue = Queue::start(writer, |lost| format!("{lost} were lost\n")).unwrap();
         let line = format!("{}\n", "x".repeat(1023));
-        // The pipe and the queue hold less than half of them.
+        // The pipe and the queue hold less than half of these lines.
         let count = 4 * QUEUE_BYTES_MAX / line.len();
         (0..count).for_each(|_| queue.put(line.clone()));
         queue.flush(Duration::from_millis(1));
         let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
         let kept = lines.by_ref().take_while(|one| one.starts_with('x'));
-        // `take_while` also takes the first line that is another.
+        // `take_while` also takes the first line that differs.
         let kept = kept.count();
         assert!(kept < count);
         queue.put("the next\n".to_owned());
@@ -448,7 +448,7 @@ mod tests {
             }
         }
         let (reader, writer) = io::pipe().unwrap();
-        // Three lines, and two attempts to say that some were lost.
+        // Three lines, and two attempts to report lost ones.
         let full = Full(6, writer);
         let queue = Queue::start(full, |lost| format!("{lost} were lost\n")).unwrap();
         (0..4).for_each(|number| queue.put(format!("{number}\n")));

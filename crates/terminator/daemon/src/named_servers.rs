@@ -1,11 +1,11 @@
-//! Servers by their names: what a name that is to be resolved stands for, orders of an operator
-//! about a server, and what a worker process has observed of servers, for the next one.
+//! Servers by their names: the addresses of a name to resolve, an operator's orders about a server,
+//! and a worker process's observations of servers, for the next worker process.
 //!
-//! An order reaches the supervisor with a signal, which has room for a number and no more. So it
-//! holds a digest of the server's name, for which the supervisor looks among its own. Observations
-//! go from process to process as text and numbers, bounded, since the next one may be another
-//! version's: what that one does not know it leaves out. Who resolves names, and when, is said
-//! elsewhere.
+//! An order reaches the supervisor with a signal, which has room for a number and no more. The
+//! number therefore holds a digest of the server's name, which the supervisor compares with its own
+//! servers. Observations pass between processes as bounded text and numbers, because the next
+//! process may be another version, which ignores what it does not know. Resolution is another
+//! module's task.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use crate::status_parts::at_most;
 /// name.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) struct ServerName {
-    /// The service's name, in which there is no `/`.
+    /// Name of the service, in which there is no `/`.
     pub(crate) service: String,
-    /// The server's address, as configured.
+    /// Address of the server, as configured.
     pub(crate) server: String,
 }
 
 impl ServerName {
-    /// Reads `SERVICE/ADDRESS`; `None` if it has no such form.
+    /// Parses `SERVICE/ADDRESS`; `None` if the text has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (service, server) = text.split_once('/')?;
         (!service.is_empty() && !server.is_empty())
             .then(|| Self { service: service.to_owned(), server: server.to_owned() })
     }
 
-    /// The number of the order of this change.
+    /// Returns the number that orders this change.
     pub(crate) fn order(&self, change: Change) -> u64 {
         self.digest() << CHANGE_BITS | change.number()
     }
 
-    /// The change by an order of that number; `None` if it is about another.
+    /// Returns the change ordered by that number; `None` if it is about another server.
     pub(crate) fn ordered(&self, number: u64) -> Option<Change> {
         let change = Change::numbered(number % (1 << CHANGE_BITS))?;
         (self.order(change) == number).then_some(change)
@@ -51,7 +51,7 @@ impl ServerName {
     }
 }
 
-/// The bits of an order that say what is to change.
+/// Number of bits of an order that encode the change.
 const CHANGE_BITS: u32 = 10;
 
 impl fmt::Display for ServerName {
@@ -62,18 +62,18 @@ impl fmt::Display for ServerName {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
-    /// It gets no new connection.
+    /// No new connection to the server.
     Disable,
-    /// The same, and its sessions end.
+    /// No new connection, and its sessions end.
     DisableAndClose,
     Enable,
-    /// It has this weight, from 0 to [`WEIGHT_MAX`]; `None` = the configured one.
+    /// Weight from 0 to [`WEIGHT_MAX`]; `None` = the configured one.
     Weight(Option<u16>),
 }
 
 impl Change {
-    /// The changes without a weight, by their numbers; the configured weight comes behind them, and
-    /// then the weights. No number is 0: a signal without one has that.
+    /// Changes without a weight, by their numbers; the configured weight comes after them, and then
+    /// the weights. No number is 0, because a signal without one has that.
     const PLAIN: [Self; 3] = [Self::Disable, Self::DisableAndClose, Self::Enable];
 
     fn number(self) -> u64 {
@@ -105,7 +105,7 @@ pub(crate) enum ChangeWord {
 }
 
 impl ChangeWord {
-    /// The change with what stands beside the word; `Err` has the fault.
+    /// Combines the word with its arguments; `Err` has the fault.
     pub(crate) fn with(self, weight: Option<&str>, closes: bool) -> Result<Change, &'static str> {
         match (self, weight) {
             (Self::Disable, None) if closes => Ok(Change::DisableAndClose),
@@ -124,28 +124,28 @@ impl ChangeWord {
     }
 }
 
-/// Addresses of a name. Who has more does not balance by DNS alone; the first ones will do.
+/// Maximum addresses of a name. Larger sets are not balanced by DNS alone; the first ones suffice.
 pub(crate) const ADDRESSES_MAX: usize = 256;
 
 /// A name of servers, as in `app.example:8080` or `srv:_app._tcp.example`.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) struct Name {
-    /// A host name, or the name that SRV records have.
+    /// Host name, or the name of the SRV records.
     pub(crate) host: String,
     pub(crate) port: Port,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) enum Port {
-    /// One, at this TCP port.
+    /// One server, at this TCP port.
     Number(u16),
     /// At most this number of servers, each at the host and port of a record.
     Records(u16),
 }
 
 impl Name {
-    /// The name to look up for a server, and the server's index among those found; `None` = it has
-    /// an address.
+    /// Returns the name to look up for a server, and the server's index among those found; `None`
+    /// if the server has an address.
     pub(crate) fn of(endpoint: &Endpoint) -> Option<(Self, usize)> {
         let (host, port, number) = match endpoint {
             Endpoint::Address(_) => return None,
@@ -156,7 +156,7 @@ impl Name {
         Some((Self { host, port }, usize::from(number) - 1))
     }
 
-    /// How many servers it stands for at the most.
+    /// Returns the maximum number of servers of the name.
     pub(crate) fn instances_max(&self) -> usize {
         match self.port {
             Port::Number(_) => 1,
@@ -177,21 +177,21 @@ impl fmt::Display for Name {
 /// A server that a name stands for.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) struct Instance {
-    /// The priority of its record; 0 if there is no record.
+    /// Priority of its record; 0 if there is no record.
     pub(crate) priority: u16,
-    /// The share among servers of the same priority, 1 to [`WEIGHT_MAX`].
+    /// Share among servers of the same priority, 1 to [`WEIGHT_MAX`].
     pub(crate) weight: u16,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The host's addresses; empty = its name could not be resolved.
+    /// Addresses of the host; empty if its name could not be resolved.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// Bytes that the servers may take, and the history; together with what goes with them they fit
-/// into an answer, and escaped as JSON into a message between supervisors.
+/// Maximum bytes of the servers, and of the history; together with the rest they fit into an
+/// answer, and escaped as JSON into a message between supervisors.
 const SERVERS_BYTES_MAX: usize = 256 << 10;
 
-/// Servers that these bytes hold, as any version of this program counts them.
+/// Servers that fit in these bytes, as any version of this program counts them.
 pub(crate) const SERVERS_MAX: usize = SERVERS_BYTES_MAX / 64;
 
 pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
@@ -201,20 +201,20 @@ pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
 pub(crate) struct Observations {
     #[serde(deserialize_with = "at_most::<SERVERS_MAX, _, _>")]
     pub(crate) servers: Vec<ObservedServer>,
-    /// The last intervals as JSON; empty = none.
+    /// Latest intervals as JSON; empty = none.
     pub(crate) history: String,
 }
 
-/// A server's state and how long it has lasted.
+/// State of a server and the time since it began.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ObservedServer {
     pub(crate) service: String,
     pub(crate) server: String,
-    /// As the status document has it: `up`, `partly`, `down`.
+    /// `up`, `partly` or `down`, as in the status document.
     pub(crate) state: String,
     pub(crate) since_ms: u64,
-    /// The reason why it is not up; `None` if that is unknown, or an operator's order.
+    /// Reason why the server is not up; `None` if that is unknown, or an operator's order.
     pub(crate) cause: Option<String>,
 }
 
@@ -233,7 +233,7 @@ impl ObservedServer {
     }
 }
 
-/// As many servers as fit, first those that are not up.
+/// Returns as many servers as fit, those that are not up first.
 pub(crate) fn bounded_servers(mut servers: Vec<ObservedServer>) -> Vec<ObservedServer> {
     servers.sort_by_key(ObservedServer::is_up);
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! Whether the host has what a configuration needs: users, groups, directories, and the rights of
-//! the installed unit of systemd.
+//! Checks whether the host has what a configuration needs: users, groups, directories, and the
+//! rights of the installed unit of systemd.
 //!
-//! Looks and changes nothing; sockets and rights are tried only when serving. `lariat check` is not
-//! run by the unit, whose rights it cannot see in its own process: it reads the unit's files.
+//! Changes nothing; only serving tries sockets and rights. `lariat check` does not run in the unit
+//! and cannot see the unit's rights in its own process: it reads the unit's files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,24 +24,24 @@ use crate::handover::{User, WorkerUser};
 use crate::held_keys::UnopenedKey;
 use crate::{acme_folder, status_socket};
 
-/// The remedy where the file of `process.key-log` cannot be written.
+/// Remedy if the file of `process.key-log` cannot be written.
 pub(crate) const KEY_LOG_HINT: &str =
     "it must be a file of the supervisor's user that nobody else may read, or none";
 
-/// Something that is not there: the key that asks for it, what is wrong, and the remedy.
+/// A missing thing: the key that asks for it, the fault, and the remedy.
 type Missing = (String, String, &'static str);
 
-/// Whether the users, groups and directories that a configuration names are there.
+/// Checks that the users, groups and directories that a configuration names exist.
 ///
 /// # Errors
-/// Each that is not there, where it was written.
+/// Fails with each missing one, located where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
     let faults = diagnostics(source, Severity::Error, missing(settings));
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// The files that serving makes or writes to, as far as this user may not: who serves may be
-/// another, and tries it.
+/// Reports files that serving makes or writes and this user may not write. This is no error,
+/// because another user may serve.
 pub(crate) fn unwritable(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let found = own_files(settings)
         .filter(|(key, path)| missing_directory(key, path).is_none())
@@ -49,7 +49,7 @@ pub(crate) fn unwritable(source: &Source, settings: &Settings) -> Vec<Diagnostic
     diagnostics(source, Severity::Error, found.collect())
 }
 
-/// The file of the log is opened as it is, if there is one; the others take another's place.
+/// Checks one file. An existing log is opened in place; other files are replaced.
 fn unwritable_file(key: &'static str, path: &Path) -> Option<Missing> {
     let directory = directory_of(path);
     let (shown, tried) = match path.try_exists() {
@@ -61,8 +61,8 @@ fn unwritable_file(key: &'static str, path: &Path) -> Option<Missing> {
     Some((key.to_owned(), message, "let the user who starts lariat write there, or name another"))
 }
 
-/// Warnings about things that exist but are of no use to `reader`, the user of the worker process;
-/// `None` = that user is not known.
+/// Returns warnings about things that exist but are of no use to `reader`, the user of the worker
+/// process; `None` = that user is not known.
 pub(crate) fn concerns(
     source: &Source,
     settings: &Settings,
@@ -80,7 +80,7 @@ pub(crate) fn concerns(
     warnings
 }
 
-/// Notes of what would be ordered by ACME. No authority is asked.
+/// Returns notes of the certificates that ACME would order. No authority is asked.
 fn orders(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
@@ -114,8 +114,8 @@ fn orders(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     config::diagnose_all(source, settings.acme.entries.iter().map(note))
 }
 
-/// Problems with the sockets of log daemons. A daemon that is away may still start, so this is no
-/// fault.
+/// Returns problems with the sockets of log daemons. An absent daemon may still start, so this is
+/// no fault.
 fn log_daemons(settings: &Settings) -> Vec<Missing> {
     let control = &settings.control;
     let of_lines = match &control.log {
@@ -131,7 +131,7 @@ fn log_daemons(settings: &Settings) -> Vec<Missing> {
     outputs.filter_map(|(key, daemon)| log_daemon(key, daemon)).collect()
 }
 
-/// A problem with the file of secrets, which are dropped then.
+/// Returns a problem with the key log's file; without the file secrets are dropped.
 fn key_log(settings: &Settings) -> Option<Missing> {
     let path = &settings.process.key_log.as_ref()?.path;
     let error = file::may_append_privately(path).err()?;
@@ -168,7 +168,7 @@ fn is_journald(address: &Address) -> bool {
     path.ends_with("systemd/journal/dev-log")
 }
 
-/// A key in a token that cannot be opened, told where its certificate is named.
+/// Reports a key in a token that cannot be opened, located where its certificate is named.
 pub(crate) fn closed_key(
     source: &Source,
     settings: &Settings,
@@ -229,7 +229,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
 
 const LOG_OUTPUT: &str = "log.output";
 
-/// The files that serving makes, each with its key.
+/// Returns the files that serving makes, each with its key.
 fn own_files(settings: &Settings) -> impl Iterator<Item = (&'static str, &Path)> {
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(path),
@@ -247,7 +247,7 @@ fn own_files(settings: &Settings) -> impl Iterator<Item = (&'static str, &Path)>
     files.into_iter().filter_map(|(key, path)| Some((key, path?.as_path())))
 }
 
-/// The interface of the cluster's multicast group, if it is missing.
+/// Returns the interface of the cluster's multicast group, if it is missing.
 fn group_interface(settings: &Settings) -> Option<Missing> {
     let peers = settings.cluster.as_ref()?.peers.as_ref()?;
     match &peers.network {
@@ -259,7 +259,7 @@ fn group_interface(settings: &Settings) -> Option<Missing> {
     }
 }
 
-/// The program of a service that changes the DNS, if it cannot be run.
+/// Returns the program of a service that changes the DNS, if it cannot be run.
 fn missing_hook(service: usize, entry: &AcmeEntry) -> Option<Missing> {
     let AcmeChallenge::Dns { hook, .. } = &entry.challenge else {
         return None;
@@ -275,13 +275,13 @@ fn missing_hook(service: usize, entry: &AcmeEntry) -> Option<Missing> {
 }
 
 fn missing_interface(key: String, name: &str) -> Option<Missing> {
-    // Serving tells whether there is one, if nothing can be asked here.
+    // If nothing can be asked here, serving will tell whether the interface exists.
     let is_there = has_interface(name).unwrap_or(true);
     let message = format!("there is no network interface {name}");
     (!is_there).then_some((key, message, "`ip link` lists those of this host"))
 }
 
-/// The folders of files, each with its key.
+/// Returns the folders of files, each with its key.
 fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     let services = settings.plane.services.iter().enumerate();
     services.filter_map(|(index, service)| {
@@ -310,12 +310,12 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
     Some((key, message, hint))
 }
 
-/// The descriptors of a connection: the client's socket and the server's. Further dials that race
-/// with its own, and pipes, are not counted: they come out of the lower half of all descriptors
-/// alone, and go back in moments.
+/// Descriptors of a connection: the client's socket and the server's. Further dials that race with
+/// the first, and pipes, are not counted: they come out of the lower half of all descriptors alone,
+/// and are returned quickly.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
-/// Listeners come with each plan, and the worker process keeps room for those of two more.
+/// Plans with room for listeners in the worker process: the served one and two more.
 const PLANS_OF_LISTENERS: u64 = 3;
 
 /// Descriptors that the process has open beside connections and listeners: its log, its channels,
@@ -327,13 +327,13 @@ const MEMORY_OF_ITSELF: u64 = 64 << 20;
 
 const CONNECTIONS: &str = "limits.connections";
 
-/// Whether a diagnostic says that the host allows less than connections may take: who starts hears
-/// of it, even where nobody wrote their number.
+/// Whether a diagnostic says that the host allows less than connections may take: a start shows it
+/// even if the configuration does not state their number.
 pub(crate) fn is_of_limits(one: &Diagnostic) -> bool {
     one.subject.as_deref() == Some(CONNECTIONS)
 }
 
-/// Diagnostics where the host allows less memory or fewer descriptors than connections take at
+/// Returns diagnostics if the host allows less memory or fewer descriptors than connections take at
 /// worst: warnings if their number is written, else notes, because the default may never be
 /// reached.
 fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
@@ -374,7 +374,7 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     each.flatten().collect()
 }
 
-/// The file descriptors that all connections together with the listeners take.
+/// Returns the file descriptors that all connections together with the listeners take.
 pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
     let plane = &settings.plane;
     let listeners = plane.services.iter().map(|one| one.front.listen.len());
@@ -383,13 +383,13 @@ pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
     connections + listeners * PLANS_OF_LISTENERS + DESCRIPTORS_OF_ITSELF
 }
 
-/// The memory that a configuration may come to take.
+/// Returns the memory that a configuration may use.
 pub(crate) fn memory_needed(settings: &Settings) -> u64 {
     let cache = settings.sessions.bytes_max as u64;
     settings.plane.memory_bytes_max() + cache + MEMORY_OF_ITSELF
 }
 
-/// The folder's own permissions are looked at; those of what is in it are seen request by request.
+/// Checks the folder's own permissions; those of its files are checked at each request.
 fn concern_of_folder(key: String, path: &Path, reader: &WorkerUser) -> Option<Missing> {
     let may_enter = may(&fs::metadata(path).ok()?, reader, SEARCH);
     let User { user, group } = reader.user;
@@ -401,7 +401,7 @@ fn concern_of_folder(key: String, path: &Path, reader: &WorkerUser) -> Option<Mi
     (!may_enter).then_some((key, message, hint))
 }
 
-/// The servers at Unix sockets, each with the key of its service's list.
+/// Returns the servers at Unix sockets, each with the key of its service's list.
 fn sockets(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     let services = settings.plane.services.iter().enumerate();
     services.flat_map(|(index, service)| {
@@ -414,7 +414,7 @@ fn sockets(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
     })
 }
 
-/// A server that is not there yet may still come.
+/// Checks a server's socket; a missing server may still come.
 fn concern_of_socket(key: String, path: &Path, worker: &WorkerUser) -> Option<Missing> {
     let meta = fs::metadata(path).ok()?;
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
@@ -438,7 +438,7 @@ fn concern_of_socket(key: String, path: &Path, worker: &WorkerUser) -> Option<Mi
 const SEARCH: u32 = 1;
 const WRITE: u32 = 2;
 
-/// Whether a user may do that with what has these facts, by its mode.
+/// Whether a file's mode grants a user this right.
 fn may(meta: &fs::Metadata, who: &WorkerUser, right: u32) -> bool {
     let is_of_group = meta.gid() == who.user.group || who.further_groups.contains(&meta.gid());
     let shift = match (meta.uid() == who.user.user, is_of_group) {
@@ -471,7 +471,7 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A problem with the directory of a file that will be made. This only looks, and makes no file.
+/// Checks the directory of a file that will be made, without making the file.
 fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     let directory = directory_of(path);
     let shown = directory.display();
@@ -485,7 +485,7 @@ fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     Some((key.to_owned(), message, hint))
 }
 
-/// A right of the unit is stated in one of these: itself, or a drop-in, by packages or by hand.
+/// Unit file that states rights; a drop-in of packages or operators may state them too.
 const UNIT: &str = "usr/lib/systemd/system/lariat.service";
 const DROP_INS: [&str; 2] =
     ["usr/lib/systemd/system/lariat.service.d", "etc/systemd/system/lariat.service.d"];
@@ -495,7 +495,7 @@ const RIGHT: &str = "CAP_NET_RAW";
 const UNIT_HINT: &str = "for the service: install -D -t /etc/systemd/system/lariat.service.d \
                     /usr/share/lariat/systemd/client-source.conf && systemctl daemon-reload";
 
-/// A note where the installed unit does not hold the right that `back.source = "client"` takes.
+/// Returns a note if the installed unit lacks the right that `back.source = "client"` takes.
 pub(crate) fn unit_concern(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let mut services = settings.plane.services.iter();
     let is_foreign = services.position(|service| {

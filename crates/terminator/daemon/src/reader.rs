@@ -1,9 +1,9 @@
-//! The process that touches files for the supervisor: it reads the configuration and what that
-//! names, and opens the log.
+//! The process that touches files for the supervisor: it reads the configuration and the files that
+//! this names, and opens the log.
 //!
-//! A file system may stop answering, and then nothing ends the wait, not even a kill. So the
-//! supervisor has a process of its own wait, with its own rights, for one task; what it says here
-//! is heard with a deadline, and a process that is stuck is left behind.
+//! A file system may stop answering, and then nothing ends the wait, not even a kill. The
+//! supervisor therefore starts this process, with its own rights, for one task, and waits for its
+//! answers with a deadline. A process that is stuck is left behind.
 
 use std::collections::HashSet;
 use std::fs;
@@ -44,24 +44,24 @@ use crate::status_socket;
 use crate::user;
 use crate::watcher::{Stamp, Stamps};
 
-/// The program's first argument when it is to be the reader.
+/// First argument of the program that makes it the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
 
 pub(crate) const READER_NAME: &str = "lariat: reader";
 
-/// From one look whether the supervisor lives to the next; its end is known at once.
+/// Time limit of one wait for the supervisor's end, which is noticed at once.
 const SUPERVISOR_LOOK: Duration = Duration::from_secs(3600);
 
-/// Addresses of clients are in the log: others need not read it.
+/// Mode of the log: it has addresses of clients, which others need not read.
 const LOG_MODE: u32 = 0o640;
 
-/// The origin of a configuration, from which each reload reads it again.
+/// Origin of a configuration, from which each reload reads it again.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum ConfigSource {
     File(PathBuf),
     /// Flags of `lariat serve`: name without dashes, and value.
     Flags(Vec<(String, String)>),
-    /// The command line of hitch.
+    /// Command line of hitch.
     Hitch(Vec<String>),
 }
 
@@ -75,7 +75,7 @@ impl ConfigSource {
     }
 }
 
-/// The source in a file, unless that is another program's and none of ours.
+/// Reads the source in a file, unless the file is another program's.
 fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let read = Source::read(path, files);
     let kind = match &read {
@@ -102,9 +102,9 @@ fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>
     }
 }
 
-/// The import of hitch's command line and of the files that it names.
+/// Imports hitch's command line and the files that it names.
 pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
-    // The importer takes a command line for one by its first word.
+    // The importer recognizes a command line by its first word.
     let words = [OPTIONS_FOLLOW.to_owned()].into_iter().chain(words.iter().cloned());
     let words: Vec<_> = words.map(PathBuf::from).collect();
     import::import(Predecessor::Hitch, &words, &mut ImportedFiles(files), &config::TABLE)
@@ -113,8 +113,8 @@ pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
 /// A switch that is off.
 const OPTIONS_FOLLOW: &str = "--daemon=off";
 
-/// The source that hitch's command line means. Its status socket is beside its pid file, or has the
-/// port in its name, so that several of them can run on a host.
+/// Returns the source that hitch's command line means. Its status socket is beside its pid file, or
+/// has the port in its name, so that several of them can run on a host.
 fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let import = hitch_import(words, files);
     let refused = import.findings().iter().filter(|one| matches!(one.fate, Fate::Fault { .. }));
@@ -146,7 +146,7 @@ fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagn
     Ok(Source::of_text(config::MADE_OF_OTHERS, text))
 }
 
-/// The files that an importer reads, by the door of configurations.
+/// Access of an importer to files, through the reader of configurations.
 struct ImportedFiles<'f>(&'f mut dyn Files);
 
 impl SourceFiles for ImportedFiles<'_> {
@@ -159,7 +159,7 @@ impl SourceFiles for ImportedFiles<'_> {
         self.0.list(directory).map_err(|error| error.to_string())
     }
 
-    /// The reading of the configuration says of each file what is wrong with it.
+    /// Reading the configuration reports faults of each file.
     fn exists(&mut self, _: &Path) -> bool {
         true
     }
@@ -176,8 +176,8 @@ pub(crate) enum Task {
     /// Open a log that has this path.
     OpenLog(PathBuf),
     Remove(Vec<PathBuf>),
-    /// Put files into the folder of certificates that come by ACME, each in the place of what was
-    /// there or not at all.
+    /// Store files in the folder of certificates obtained by ACME, each replacing its predecessor
+    /// or not at all.
     Store(PathBuf, Vec<(PathBuf, Secret)>),
     /// Read a file of that folder.
     Load(PathBuf),
@@ -187,65 +187,65 @@ pub(crate) enum Task {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
-    /// The step that begins, such as `reading /etc/lariat/site.pem`.
+    /// Beginning of a step, such as `reading /etc/lariat/site.pem`.
     Step(String),
-    /// The step goes on: it uses the CPU, so that no file system holds it.
+    /// The step goes on: it uses the CPU, so no file system blocks it.
     Working,
     /// To `Read`: the bundle is the next message, and then come the keys that the worker process
-    /// does not get ([`PackedKeys`]). With this come the descriptors of the folders,
-    /// and then the log's if it is a file.
+    /// does not get ([`PackedKeys`]). The descriptors of the folders are sent along, and then the
+    /// log's if it is a file.
     Read(Box<Found>),
-    /// To `Read`, before its outcome: the files and directories that were looked at, as they were
-    /// then.
+    /// To `Read`, before its outcome: stamps of the files and directories that were looked at,
+    /// taken then.
     Looked(Stamps),
-    /// To `OpenLog`: the log comes with this.
+    /// To `OpenLog`: the log is sent along.
     Opened,
     /// To `Remove`: the files have been removed, as far as possible.
     Removed,
-    /// To `Store`: they are on the disk.
+    /// To `Store`: the files are on the disk.
     Stored,
-    /// To `Load`: its bytes.
+    /// To `Load`: bytes of the file.
     Loaded(Secret),
-    /// To `Hook`: whether it ended well, and what it has written.
+    /// To `Hook`: whether the program ended well, and its output.
     HookEnded(bool, String),
     Refused(Refusal),
 }
 
-/// The outcome of reading a valid configuration on this host.
+/// Outcome of reading a valid configuration on this host.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
-    /// The user that the worker process becomes; `None` = our own.
+    /// User that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<WorkerUser>,
-    /// The kernel's part of TLS; `None` = the configuration does not ask for it.
+    /// Kernel TLS of this host; `None` if the configuration does not ask for it.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// Warnings that deserve a second look.
     pub(crate) concerns: Vec<Diagnostic>,
-    /// The folders that services serve, each once, with their devices and inodes.
+    /// Folders that services serve, each once, with their devices and inodes.
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
-    /// The contents of the folder of certificates that come by ACME.
+    /// Contents of the folder of certificates obtained by ACME.
     pub(crate) acme: FoundAcme,
-    /// The roots of the keys of notices, of each secret of the cluster: they are in no bundle,
-    /// because worker processes get that.
+    /// Roots of the keys of notices, for each secret of the cluster: the bundle lacks them because
+    /// worker processes receive it.
     pub(crate) notice_roots: Vec<SessionKey>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Refusal {
-    /// The configuration says no valid thing on this host.
+    /// The configuration is invalid on this host.
     Config(Vec<Diagnostic>),
-    /// The host has not what it names, or it cannot be packed: a sentence with its hint.
+    /// The host lacks something named, or packing failed: a sentence with its hint.
     Missing(String),
-    /// The host lacks room or descriptors just now: a sentence with its hint.
+    /// The host temporarily lacks room or descriptors: a sentence with its hint.
     Lacking(String),
 }
 
-/// Does the one task that the supervisor at the other end of the standard input has.
+/// Does the one task of the supervisor at the other end of the standard input.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(READER_NAME, work())
 }
 
 fn work() -> io::Result<()> {
-    // The terminal and service managers signal every process; the supervisor ends us.
+    // The terminal and service managers signal every process; the supervisor ends this one.
     use Signal::{Hangup, Interrupt, Terminate, User1, User2};
     signal::ignore(&[Hangup, Interrupt, Terminate, User1, User2])?;
     // Keys pass through here.
@@ -301,11 +301,11 @@ fn work() -> io::Result<()> {
     }
 }
 
-/// Ends this process when the supervisor is gone, and with it the program of an operator that it
-/// runs, which the kernel's signal would leave behind. A supervisor that becomes another program,
-/// which ends the channel, is not gone, and the operator's program ends by itself.
+/// Ends this process when the supervisor is gone, and with it the running program of an operator,
+/// which the kernel's signal would leave behind. A supervisor that becomes another program, which
+/// ends the channel, is not gone, and the operator's program ends by itself.
 fn end_with_supervisor() -> io::Result<()> {
-    // It lives: the kernel's signal would have ended this process.
+    // The supervisor lives: else the kernel's signal would have ended this process.
     let supervisor = Process::of(process::parent())?;
     let end = move || {
         while let Ok(false) = supervisor.has_ended_within(SUPERVISOR_LOOK) {}
@@ -321,12 +321,12 @@ fn reply(channel: &Channel, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result
     channel.send(bytes.bytes(), fds)
 }
 
-/// Says what might take long. Without a supervisor this process ends.
+/// Announces a step that may take long. Without a supervisor this process ends.
 fn announce(channel: &Channel, step: String) {
     let _ = reply(channel, &Reply::Step(step), &[]);
 }
 
-/// The outcome of reading a configuration, with its descriptors.
+/// Outcome of reading a configuration, with its descriptors.
 struct Read {
     found: Found,
     roots: Vec<Root>,
@@ -335,7 +335,7 @@ struct Read {
     keys: Vec<KeyGroup>,
 }
 
-/// A configuration with all files that it names.
+/// Loads a configuration with all files that it names.
 fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded), Refusal> {
     let mut recorder = Recorder::new(files);
     let source = config.read(&mut *recorder.files());
@@ -345,14 +345,14 @@ fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded),
     Ok((Bundle { source, recording }, loaded))
 }
 
-/// Between two looks at whether a step computes.
+/// Pause between two checks whether a step computes.
 const PULSE: Duration = Duration::from_secs(1);
 
-/// CPU time in that interval by which it does; less is what the looks themselves take.
+/// CPU time in that interval that shows a computation; the checks themselves take less.
 const PULSE_CPU_MIN: Duration = Duration::from_millis(5);
 
-/// Says that steps go on while they compute: what belongs to ten thousand services is checked for
-/// longer than a file system may hold us, on a host that has other work.
+/// Reports that steps go on while they compute: checks of ten thousand services take longer than
+/// the deadline for a file system, on a host that has other work.
 fn pulse(channel: &Channel, ended: &Receiver<()>) {
     let cpu_time = || Usage::default().cpu_time().unwrap_or_default();
     let mut before = cpu_time();
@@ -379,7 +379,7 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
     let mut looked = Stamps::new();
     let files = Announced { channel, looked: &mut looked, disk: Disk };
     let loaded = load(files, config);
-    // It is of use whatever they hold.
+    // The stamps are useful whatever their contents.
     let _ = reply(channel, &Reply::Looked(looked), &[]);
     let (mut bundle, loaded) = loaded?;
     let settings = &loaded.settings;
@@ -387,14 +387,14 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
     let source = &bundle.source;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
-        // What is wrong there is reported where it is needed.
+        // Faults here are reported where the directory is needed.
         let _ = fs::metadata(directory);
     }
     preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::Missing)?;
     let mut concerns =
         preflight::concerns(source, settings, Some(&user::of_worker(become_user.clone())));
-    // Other notes are for who asks.
+    // Other notes are for `lariat check`.
     concerns.retain(|one| one.severity == Severity::Warning || preflight::is_of_limits(one));
     announce(channel, "trying the kernel's TLS".to_owned());
     let kernel_tls = KernelTls::try_for(settings);
@@ -441,7 +441,7 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
     })
 }
 
-/// The host's files, each announced before it is touched.
+/// Files of the host, each announced before it is touched.
 struct Announced<'c> {
     channel: &'c Channel,
     looked: &'c mut Stamps,
@@ -449,7 +449,7 @@ struct Announced<'c> {
 }
 
 impl Announced<'_> {
-    /// Says what is done with a path, and notes what is there before it is.
+    /// Announces a step on a path, and records the path's stamp before it.
     fn announce(&mut self, doing: &str, path: &Path) {
         let name = path.display().to_string();
         announce(self.channel, format!("{doing} {}", printable::line(&name)));
@@ -488,8 +488,7 @@ impl Files for Announced<'_> {
     }
 }
 
-/// The directories and folders in which the supervisor or the worker process is going to do
-/// something.
+/// Returns the directories and folders that the supervisor or the worker process will use.
 fn directories(settings: &Settings) -> Vec<PathBuf> {
     let services = &settings.plane.services;
     let folders = services.iter().filter_map(|service| service.back.folder());
@@ -510,7 +509,7 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
     folders.chain(parents).collect()
 }
 
-/// The folders that services serve, each once.
+/// Returns the folders that services serve, each once.
 #[allow(
     clippy::type_complexity,
     reason = "two lists of which the first is said and the second is handed over"

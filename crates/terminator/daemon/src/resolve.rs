@@ -1,8 +1,8 @@
 //! The process that resolves names of servers, without rights: the C library's `getaddrinfo` and
 //! `res_query` parse what anybody on the network may have sent, and wait for it.
 //!
-//! Owns the looking up and what that may read. What is looked up when, and what changes mean, is
-//! the supervisor's.
+//! Handles the lookups and the files that they may read. The schedule of lookups and the handling
+//! of changes are the supervisor's task.
 
 use std::cmp::Reverse;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -27,22 +27,22 @@ use crate::messages;
 use crate::named_servers::{ADDRESSES_MAX, Instance, Name, Port};
 use crate::worker_process::sandbox;
 
-/// The program's first argument when it is to be the resolver.
+/// First argument of the program that makes it the resolver.
 pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";
 
 pub(crate) const RESOLVER_NAME: &str = "lariat: resolver";
 
-/// Bytes of a message of the resolver: one name with its addresses.
+/// Maximum bytes of a message of the resolver: one name with its addresses.
 pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
 
 /// Characters of the reason why a name cannot be resolved.
 const REASON_CHARACTERS_MAX: usize = 500;
 
-/// How long the hosts that records name may take: with the question for the records it is less than
-/// what the supervisor waits for an answer.
+/// Time limit of lookups of the hosts in records: with the query for the records it is less than
+/// the supervisor's deadline for an answer.
 const HOSTS_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// Names asked for at once, so that one whose name server is dead does not hold up all others.
+/// Concurrent lookups, so that a dead name server of one name does not block all others.
 const LOOKUPS_MAX: usize = 8;
 
 /// Files that `getaddrinfo` reads: of `/etc` these alone, because keys may lie beside them. The
@@ -61,20 +61,20 @@ const FILES: &[&str] = &[
 /// Directories in which the C library finds the modules that `nsswitch.conf` names.
 const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
-/// DNS over TCP, for answers that are too long for a datagram (RFC 7766). There is no other port
-/// in `resolv.conf`.
+/// DNS over TCP, for answers that are too long for a datagram (RFC 7766). `resolv.conf` has no
+/// other port.
 const TCP_PORTS: [u16; 1] = [53];
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Ask {
-    /// The first: give up these rights.
+    /// First order: give up these rights.
     Enter(Fences),
     LookUp(Vec<Name>),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
-    /// To `Enter`: it could not be done.
+    /// To `Enter`: the rights could not be given up.
     Stuck(String),
     /// To `LookUp`, for each name: its servers, the best first, with at most [`ADDRESSES_MAX`]
     /// addresses in all; or why it has none.
@@ -83,9 +83,9 @@ pub(crate) enum Reply {
     Stale,
 }
 
-/// Resolves names for the supervisor at the other end of the standard input, until that is gone.
+/// Resolves names for the supervisor at the other end of the standard input, until that end closes.
 ///
-/// To be called by the process's first thread before it starts another.
+/// Must be called by the process's first thread before it starts another.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(RESOLVER_NAME, serve())
 }
@@ -121,12 +121,12 @@ fn serve() -> io::Result<()> {
             }
             asked.into_iter().for_each(|name| drop(queue.send(name)));
         }
-        // Lookups under way may take long, and nobody listens.
+        // Lookups under way may take long, and nobody waits for them.
         std::process::exit(0)
     })
 }
 
-/// The files and folders that a process reads which looks up names.
+/// Returns the files and folders that a process reads to look up names.
 pub(crate) fn readable() -> Vec<&'static Path> {
     FILES.iter().chain(LIBRARIES).map(Path::new).collect()
 }
@@ -173,7 +173,8 @@ fn look_up(name: &Name) -> io::Result<Vec<Instance>> {
             let mut instances = instances(records, count.into());
             let begin = Instant::now();
             for one in &mut instances {
-                // One that has no address now keeps what it had; but not if nobody can tell.
+                // A host without an address now keeps its former one; slow lookups fail the whole
+                // name.
                 let most = ADDRESSES_MAX / usize::from(count);
                 one.addresses = addresses(&one.host, one.port, most).unwrap_or_default();
                 if begin.elapsed() > HOSTS_TIME_MAX {
@@ -190,7 +191,7 @@ fn addresses(host: &str, port: u16, most: usize) -> io::Result<Vec<SocketAddr>> 
     Ok((host, port).to_socket_addrs()?.take(most).collect())
 }
 
-/// The servers that records name: the lowest priority numbers first, each host and port once.
+/// Returns the servers of records: the lowest priority numbers first, each host and port once.
 fn instances(mut records: Vec<ServiceRecord>, most: usize) -> Vec<Instance> {
     records.sort_by_key(|record| (record.priority, Reverse(record.weight)));
     let mut instances: Vec<Instance> = Vec::new();
@@ -209,8 +210,8 @@ fn instances(mut records: Vec<ServiceRecord>, most: usize) -> Vec<Instance> {
     instances
 }
 
-/// A weight of up to 65,535 in our measure: the largest of a priority is our largest, and one of 0,
-/// whose chance is to be very small beside others (RFC 2782), our smallest.
+/// Scales a weight of up to 65,535 to our range: the largest of a priority becomes our largest, and
+/// 0, whose chance must be very small beside others (RFC 2782), our smallest.
 fn weight(record: &ServiceRecord, records: &[ServiceRecord]) -> u16 {
     let peers = records.iter().filter(|one| one.priority == record.priority);
     let largest = peers.map(|one| u32::from(one.weight)).max().unwrap_or(0);
@@ -218,7 +219,7 @@ fn weight(record: &ServiceRecord, records: &[ServiceRecord]) -> u16 {
     scaled.checked_div(largest).unwrap_or(1).max(1) as u16
 }
 
-/// The device and inode of each of [`FILES`]; `None` = there is no such file.
+/// Returns the device and inode of each of [`FILES`]; `None` if there is no such file.
 fn identities() -> Vec<Option<(u64, u64)>> {
     let identity = |path: &&str| {
         let meta = std::fs::metadata(path).ok()?;

@@ -1,7 +1,7 @@
-//! States that the processes of this program tell each other and that operators see: certificates
-//! that come by ACME, with the answers to authorities and an operator's order, the upgrade that is
-//! under way, the last reload, and the kernel's part of TLS. And how long a list may be that a
-//! process says which may be in an attacker's hands.
+//! States that the processes of this program exchange and that operators see: certificates obtained
+//! by ACME, with the answers to authorities and an operator's order, the upgrade that is under way,
+//! the last reload, and kernel TLS. Also limits lists received from a process that may be
+//! compromised.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,33 +12,33 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use tls::self_signed::Validation;
 
-/// The answers that workers give to authorities: these, and no others.
+/// Complete set of answers that workers give to authorities.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Validations {
-    /// By tls-alpn-01 (RFC 8737).
+    /// Answers by tls-alpn-01 (RFC 8737).
     pub(crate) tls: Vec<Validation>,
-    /// By http-01 (RFC 8555 section 8.3): a token and its key authorization.
+    /// Answers by http-01 (RFC 8555 section 8.3): a token and its key authorization.
     pub(crate) http: Vec<(String, String)>,
 }
 
-/// The stage of all certificates where another host of the cluster orders them.
+/// Stage of all certificates while another host of the cluster orders them.
 pub(crate) const ANOTHER_ORDERS: &str = "another host orders";
 
-/// The stage of a certificate that has come, and is not on the disk yet.
+/// Stage of a certificate that was issued, and is not on the disk yet.
 pub(crate) const NOT_STORED: &str = "issued, and cannot be stored";
 
 /// A certificate that is ordered and renewed; a part of the status document.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct AcmeStatus {
-    /// For operators: the first domain and a digest.
+    /// Name for operators: the first domain and a digest.
     pub(crate) name: String,
-    /// The services that show it.
+    /// Services that use the certificate.
     pub(crate) services: Vec<String>,
     pub(crate) domains: Vec<String>,
-    /// The URL of the authority's directory.
+    /// URL of the authority's directory.
     pub(crate) directory: String,
-    /// A word for what is done about it now, such as `waiting`.
+    /// Word for the current activity, such as `waiting`.
     pub(crate) stage: String,
     /// The event that it waits for, and since when; `None` = none.
     pub(crate) waits_for: Option<String>,
@@ -46,9 +46,9 @@ pub(crate) struct AcmeStatus {
     /// and a self-signed one is served if there is no other.
     pub(crate) not_before_seconds: Option<u64>,
     pub(crate) not_after_seconds: Option<u64>,
-    /// When the authority is asked next, in seconds since the epoch.
+    /// Time of the next request to the authority, in seconds since the epoch.
     pub(crate) next_seconds: Option<u64>,
-    /// The reason why the last attempt failed; `None` = it has not.
+    /// Reason why the last attempt failed; `None` if it has not.
     pub(crate) last_failure: Option<String>,
     /// Failures since the last success.
     pub(crate) failures: u64,
@@ -76,21 +76,21 @@ impl CertificateChange {
         }
     }
 
-    /// The number of the order, as a signal carries it.
+    /// Returns the number of the order, as a signal carries it.
     pub(crate) fn order(self, name: &str) -> u64 {
         affinity::hash(format!("certificate {} {name}", self.word()).as_bytes())
     }
 }
 
-/// An upgrade that is under way, as the status has it.
+/// An upgrade that is under way, as shown in the status.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct UpgradeStatus {
     pub(crate) since_ms: u64,
-    /// The process that says whether the new program would serve.
+    /// Process that checks whether the new program would serve.
     pub(crate) pid: Option<u32>,
-    /// When that process is ended, if it has not said so.
+    /// Deadline at which that process is ended.
     pub(crate) until_ms: Option<u64>,
-    /// How far it is: words for people.
+    /// Progress, in words for people.
     pub(crate) stage: String,
 }
 
@@ -98,32 +98,32 @@ pub(crate) struct UpgradeStatus {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastReload {
     pub(crate) time_ms: u64,
-    /// The reason of the refusal; `None` if it was not refused.
+    /// Reason of the refusal; `None` if it was not refused.
     pub(crate) refused: Option<String>,
-    /// The warnings of its configuration, each beginning with `warning: `, if there are any.
+    /// Warnings of its configuration, each beginning with `warning: `, if there are any.
     pub(crate) warnings: Option<String>,
 }
 
-/// The kernel's part of TLS on this host.
+/// Kernel TLS on this host.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTlsStatus {
     pub(crate) available: bool,
-    /// As one sentence without its subject and full stop.
+    /// State as one sentence without its subject and full stop.
     pub(crate) sentence: String,
-    /// The step by which the host's owner gets more.
+    /// Step by which the host's owner gets more.
     pub(crate) remedy: Option<String>,
-    /// Whether it can change the keys of a connection.
+    /// Whether the kernel can change the keys of a connection.
     pub(crate) rekeys: bool,
 }
 
-/// Since the epoch; a clock that stands before it says 0.
+/// Returns milliseconds since the epoch; 0 for a clock set before it.
 pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads a list of a process that may be in an attacker's hands, of at most `MAX` items: their
-/// bytes limit it too little, because an empty item costs a few of them and much more memory.
+/// Reads a list of at most `MAX` items from a process that may be compromised: its bytes alone
+/// limit it too little, because an empty item costs a few of them and much more memory.
 pub(crate) fn at_most<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,

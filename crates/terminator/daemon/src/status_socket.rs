@@ -1,4 +1,4 @@
-//! The status socket's path and its directory, where the configuration names none.
+//! Path and directory of the status socket, if the configuration names none.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use config::ControlOptions;
 
 const PRIVATE_MODE: u32 = 0o700;
 
-/// The mode of a directory in a place of our own.
+/// Mode of a directory in a place of our own.
 const SHARED_MODE: u32 = 0o755;
 
-/// The status socket: as configured, or `/run/lariat/status.sock` for root and
-/// `$XDG_RUNTIME_DIR/lariat/status.sock` for others, who may have none and then get one beside
-/// the temporary files.
+/// Returns the status socket: as configured, or `/run/lariat/status.sock` for root and
+/// `$XDG_RUNTIME_DIR/lariat/status.sock` for others; without that variable, one beside the
+/// temporary files.
 pub(crate) fn path(control: &ControlOptions) -> PathBuf {
     match &control.status_socket {
         Some(path) => path.clone(),
@@ -22,10 +22,10 @@ pub(crate) fn path(control: &ControlOptions) -> PathBuf {
     }
 }
 
-/// The status socket of root's lariat.
+/// Status socket of root's lariat.
 pub(crate) const OF_ROOT: &str = "/run/lariat/status.sock";
 
-/// The usual place, where `lariat status` looks.
+/// Returns the usual place, where `lariat status` looks.
 pub(crate) fn default_path() -> PathBuf {
     let directory = if sys::process::is_root() {
         return PathBuf::from(OF_ROOT);
@@ -42,7 +42,7 @@ fn beside_temporary_files() -> PathBuf {
     std::env::temp_dir().join(format!("lariat-{user}"))
 }
 
-/// A directory that somebody else may have put where ours belongs.
+/// A directory that somebody else may have put in our place.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} {why}: the status socket is not safe there\n\
@@ -54,13 +54,13 @@ pub(crate) struct ForeignDirectory {
     why: &'static str,
 }
 
-/// The reason why the status socket's directory cannot be used.
+/// Reason why the status socket's directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryFailure {
-    /// It may be somebody else's.
+    /// The directory may be somebody else's.
     #[error(transparent)]
     Foreign(#[from] ForeignDirectory),
-    /// It is not there and cannot be made.
+    /// The directory does not exist and cannot be made.
     #[error(
         "cannot make the directory of the status socket, {}: {error}\n\
          hint: name a place that can be written with --status-socket (`admin.status-socket`); \
@@ -80,8 +80,8 @@ pub(crate) fn make_directory(socket: &Path) -> Result<(), DirectoryFailure> {
     Ok(check_directory(socket)?)
 }
 
-/// Whether the status socket is where nobody else can have put it. Among the temporary files
-/// everybody may make directories; other places are their owners' matter.
+/// Checks that nobody else can have put the status socket's directory there. Everybody may make
+/// directories among the temporary files; other places are their owners' responsibility.
 pub(crate) fn check_directory(socket: &Path) -> Result<(), ForeignDirectory> {
     match socket.parent() {
         Some(directory) if is_beside_temporary_files(socket) => check_private(directory),
@@ -94,7 +94,7 @@ fn is_beside_temporary_files(socket: &Path) -> bool {
 }
 
 fn check_private(directory: &Path) -> Result<(), ForeignDirectory> {
-    // Not what a symbolic link points to: its owner may point it elsewhere.
+    // Symbolic links are not followed: their owner may point them elsewhere.
     let meta = match std::fs::symlink_metadata(directory) {
         Ok(meta) => Some(meta),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -137,7 +137,7 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
         std::os::unix::fs::symlink("/", &directory).unwrap();
         assert_eq!(checked(), Err("is no directory"));
-        // What is not known is not safe.
+        // An unknown directory is not safe.
         let beyond = place.join("n".repeat(300));
         let unknown = check_private(&beyond).map_err(|foreign| foreign.why);
         assert_eq!(unknown, Err("cannot be looked at"));

@@ -1,44 +1,45 @@
-//! The supervisor: the process that keeps the rights, and a worker process alive that has none.
+//! The supervisor: the process that keeps the rights, and keeps alive a worker process without
+//! rights.
 //!
 //! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
 //! socket, admin listener, log, pid file and the cluster's socket (`own_sockets`), the folders that
 //! are served, the memory of stored sessions and the secrets of ticket keys (`inheritance`), the
 //! servers that an operator has disabled and the addresses of names (`servers`, `names`), what
-//! certificates by ACME need (`acme`), and the configuration that is served (`prepared`). It
-//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
-//! says decides over its plans only, never over the supervisor's rights; what the process that
-//! speaks to authorities says (`certificates`) over certificates only that the configuration names.
+//! certificates by ACME need (`acme`), and the configuration that is served (`prepared`). The
+//! supervisor carries no connection, does no TLS, and reads nothing from the network. A worker
+//! process's messages affect its plans only, never the supervisor's rights; those of the ACME
+//! process (`certificates`) affect only certificates that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
-//! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
-//! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
-//! watcher of files (`watched`), the process that orders certificates (`acme`), the one that holds
-//! keys (`keys`, `earlier_keys`), the check of a new program (`upgrade::check`).
+//! thread, or a deadline ([`Due`]). Each task that may block has its own process (`child` starts
+//! it, a thread reads its messages): the reader of files (`reading`), the resolver of names
+//! (`names`), the watcher of files (`watched`), the process that orders certificates (`acme`), the
+//! one that holds keys (`keys`, `earlier_keys`), the check of a new program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
-//! and *restarting* after it died. Every answer is judged by the phase (`answers`).
+//! and *restarting* after it died. `answers` judges every answer by the phase.
 //!
 //! - **A start** (`starting`): the reader reads the configuration, sockets are opened, names are
 //!   looked up, a worker process is started. It gives up its rights, gets the plan with all
-//!   descriptors, and says that it serves.
-//! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
-//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it
-//!   when its keys are open elsewhere, if some are.
-//!   If it says yes, the pending plan is the served one, and what that does not need is closed.
+//!   descriptors, and reports that it serves.
+//! - **A reload** (`reload`) is a transaction. The reader reads the files anew; the supervisor
+//!   opens what the plan needs beside what is served, as the *pending* plan; the worker process
+//!   builds it after key processes, if any, have opened their keys. If the worker process accepts
+//!   it, the pending plan becomes the served one, and resources that it does not need are closed.
 //!   If anything fails, the pending plan is dropped. Some keys are fixed from the start
 //!   (`prepared::FixedParts`), and the reload names them.
 //! - **A crash** of the worker process ends its connections. The next one is started at once, and
-//!   later and later if they die again and again (`child::Backoff`), with the same plan, sockets,
+//!   later and later after repeated deaths (`child::Backoff`), with the same plan, sockets,
 //!   sessions and secrets. A pending plan is taken for the reason, and dropped.
-//! - **An upgrade** (`upgrade`) makes another program of this process. That program starts a
-//!   worker process, which builds its plan while the one before serves; then they change over, and
+//! - **An upgrade** (`upgrade`) executes another program in this process. That program starts a
+//!   worker process, which builds its plan while the earlier one serves; then they change over, and
 //!   the earlier one drains. Until then there is a way back: if the new program fails, crashes or
-//!   hangs, the process becomes the program before again, which goes on with all that it had.
-//! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`).
-//!   The manager may keep the sockets and the sessions between the two
-//!   (its descriptor store), so that clients wait and sessions resume.
-//! - **An end** (`starting`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
-//!   If the supervisor itself dies, so does the worker process.
+//!   hangs, the process executes the former program again, which goes on with all that it had.
+//! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`). The
+//!   manager may keep the sockets and the sessions between the two (its descriptor store), so that
+//!   clients wait and sessions resume.
+//! - **An end** (`starting`): SIGTERM, or SIGINT for good, drains; another signal ends at once. If
+//!   the supervisor itself dies, so does the worker process.
 
 mod acme;
 mod answers;
@@ -104,11 +105,11 @@ use watched::Watched;
 pub(crate) use failure::{Failure, ListenFailure};
 pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 
-/// The arguments of `lariat serve` and `lariat demo`.
+/// Arguments of `lariat serve` and `lariat demo`.
 pub(crate) struct Request<'a> {
-    /// The configuration; read again at each reload.
+    /// Source of the configuration; read again at each reload.
     pub(crate) config: ConfigSource,
-    /// Called when the first plan is served, and after each reload.
+    /// Callback when the first plan is served, and after each reload.
     pub(crate) started: &'a mut dyn FnMut(&Started),
     pub(crate) colour: bool,
 }
@@ -118,31 +119,30 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Started {
     /// Whether another plan was served before.
     pub(crate) is_reload: bool,
-    /// Each service's name and an address it listens at, with the ports that the kernel chose.
+    /// Name of each service and an address it listens at, with the ports that the kernel chose.
     pub(crate) listeners: Vec<(String, Address)>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) status_socket: PathBuf,
-    /// The rights that the worker process gave up, as a sentence without a full stop.
+    /// Rights that the worker process gave up, as a sentence without a full stop.
     pub(crate) rights: String,
 }
 
-/// A worker process that builds a plan says so more often. One that says nothing for this long is
-/// stuck.
+/// Silence after which a worker process is stuck. One that builds a plan sends more often.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// A plan that is not built by then never will be, whatever the worker process says.
+/// Time limit of building a plan, whatever the worker process says.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(1800);
 
-/// Serves until it is told to stop and the last connection has ended.
+/// Serves until ordered to stop and the last connection has ended.
 ///
-/// To be called by the process's first thread before it starts another: signals are blocked in
+/// Must be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let mut origin = origin()?;
     let mut way_back = origin.way_back.take();
-    // By it `lariat status` and the like know a supervisor, at once after an upgrade.
+    // `lariat status` and the like recognize a supervisor by it, at once after an upgrade.
     let _ = process::set_name(SUPERVISOR_NAME);
-    // For as long as the way back is there.
+    // For as long as the way back exists.
     let request = Request { started: &mut *request.started, ..request };
     let ended = serve(request, origin, &mut way_back);
     match (ended, way_back) {
@@ -175,20 +175,20 @@ fn serve<'a>(
     ended
 }
 
-/// How far the worker process is.
+/// Progress of the worker process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Starting,
     /// A successor has been started, or will be.
     Restarting,
     Serving,
-    /// It was told to drain.
+    /// The worker process was ordered to drain.
     Draining,
 }
 
 impl Phase {
-    /// Whether this is an answer to something. One that is in an attacker's hands may say
-    /// anything at any time, and some of it would end the supervisor.
+    /// Whether this phase expects the answer. A compromised worker process may send anything at any
+    /// time, and some answers would end the supervisor.
     fn expects(self, answer: &Answer) -> bool {
         match answer {
             Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
@@ -202,14 +202,14 @@ impl Phase {
 enum Due {
     /// The next worker process is started.
     Restart,
-    /// The keys of the plan to come should be open.
+    /// The keys of the pending plan should be open.
     Keys,
-    /// The worker process should have answered. While it says that it builds a plan it has longer,
-    /// but not beyond this.
+    /// The worker process should have answered. While it reports building a plan it has longer, but
+    /// not beyond this.
     Answer { at_latest: Instant },
-    /// The worker process before should have paused.
+    /// The previous worker process should have paused.
     Pause,
-    /// Ours should accept.
+    /// Our worker process should accept.
     Switch,
     /// Load balancers have had their time to notice: the drain begins.
     DrainDelay,
@@ -218,7 +218,7 @@ enum Due {
 }
 
 impl Due {
-    /// The answer to a plan that is told now.
+    /// Returns the deadline for the answer to a plan that is sent now.
     fn answer() -> (Instant, Self) {
         let now = Instant::now();
         (now + ANSWER_TIME_MAX, Self::Answer { at_latest: now + BUILD_TIME_MAX })
@@ -230,7 +230,7 @@ struct Pending {
     prepared: Prepared,
     log: OwnedFd,
     cluster_socket: Option<ClusterSocket>,
-    /// `None` = it stays.
+    /// New memory of sessions; `None` keeps the current one.
     memory: Option<SessionsMemory>,
 }
 
@@ -250,14 +250,14 @@ struct Supervisor<'a> {
     weights: BTreeMap<ServerName, u16>,
     fences: Fences,
     reach: Reach,
-    /// The plan that is served, or that the next worker process will serve.
+    /// Plan that is served, or that the next worker process will serve.
     served: Prepared,
     generation: u64,
     pending: Option<Pending>,
     reload_asked: bool,
-    /// The log was renamed while a reload was under way, which may have opened it before.
+    /// Whether the log was renamed during a reload, which may have opened it before.
     is_log_renamed: bool,
-    /// The reason why the log could not be opened anew, and when that is tried again.
+    /// Reason why the log could not be reopened, and the time of the next try.
     log_unopened: Option<(String, Option<Instant>)>,
     stop_asked: bool,
     is_ended: bool,
@@ -266,7 +266,7 @@ struct Supervisor<'a> {
     reloads: Reloads,
     warnings: Vec<String>,
     child: Option<Child>,
-    /// The number of the last worker process; numbers go on from program to program.
+    /// Number of the last worker process; numbers continue across programs.
     last_number: u64,
     children: u64,
     phase: Phase,
@@ -276,13 +276,13 @@ struct Supervisor<'a> {
     sessions: Sessions,
     key_log: KeyLog,
     upgrading: Upgrading,
-    /// Until this one serves in the place of another program.
+    /// Way back, until this program serves in the place of another.
     way_back: &'a mut Option<WayBack>,
-    /// Worker processes of programs before.
+    /// Worker processes of earlier programs.
     earlier: Vec<Earlier>,
-    /// The worker process accepts when the one before has paused.
+    /// Whether the worker process must wait for the previous one to pause.
     waits: bool,
-    /// The worker process before has been ordered to pause, or is gone.
+    /// Whether the previous worker process has been ordered to pause, or is gone.
     is_switching: bool,
     calls_forbidden_by: Option<String>,
     start: SystemTime,
@@ -341,7 +341,7 @@ impl<'a> Supervisor<'a> {
             Signal::Interrupt | Signal::Terminate
                 if self.way_back.is_some() && !self.is_switching =>
             {
-                // The program before knows what it has, and drains.
+                // The former program knows its state, and drains.
                 self.events.put_back(Event::Signal(signal));
                 return Err(self.events.told_to_stop());
             }
@@ -353,7 +353,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// One of our processes, or as the first of a container, one that we did not start.
+    /// Handles the end of one of our processes, or as the first of a container, of one not ours.
     fn child_ended(&self) {
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers = self.child.iter().chain(earlier);
@@ -361,7 +361,7 @@ impl<'a> Supervisor<'a> {
         let helpers = helpers.into_iter().flatten().chain(self.keys.processes());
         let known = workers.chain(helpers).inspect(|one| one.look_for_end());
         let known: Vec<_> = known.map(Child::pid).collect();
-        // How a new program ends is for its check alone to hear.
+        // Only the check of a new program may learn how that program ends.
         if !matches!(self.upgrading.stage, Upgrade::Checking(_)) {
             process::reap_strays(&known);
         }
@@ -410,7 +410,7 @@ impl<'a> Supervisor<'a> {
         self.children += 1;
         self.last_number += 1;
         self.sessions.fit(self.served.summary.session_limits)?;
-        // The one after us must not give its worker process this number.
+        // The next program must not give its worker process this number.
         self.keep_descriptors();
         self.manager.notifier.flush();
         let (number, sender) = (self.last_number, self.events.sender());
@@ -436,18 +436,18 @@ impl<'a> Supervisor<'a> {
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         self.tell_acme();
-        // It knows nothing yet.
+        // The new worker process knows nothing yet.
         self.keys.told.clear();
         self.tell_keys();
         Ok(())
     }
 
-    /// The count of worker threads, which is fixed from the start.
+    /// Returns the number of worker threads, which is fixed from the start.
     fn workers(&self) -> usize {
         self.served.summary.workers.cpus.len()
     }
 
-    /// Worker processes started again after one died.
+    /// Returns the number of worker processes restarted after one died.
     fn restarts(&self) -> u64 {
         self.children.saturating_sub(1)
     }
@@ -497,9 +497,9 @@ impl<'a> Supervisor<'a> {
         self.unless_stuck(sent, Some(generation));
     }
 
-    /// A worker process that takes no orders has died or is stuck. Its last words may be under way:
-    /// what follows is decided when its end is heard. An order that cannot be sent is no fault of
-    /// its process, and the next one could not be sent it either: a plan counts as refused.
+    /// Handles a failed send. A worker process that takes no orders has died or is stuck. Its last
+    /// words may be under way: the reaction waits for its end. An order that cannot be sent is no
+    /// fault of the process and would fail with the next one too: the plan counts as refused.
     fn unless_stuck(&mut self, sent: Option<Result<(), SendFault>>, plan: Option<u64>) {
         let (Some(Err(fault)), Some(child)) = (sent, &mut self.child) else {
             return;

@@ -7,13 +7,13 @@ use sys::process::{self, Identity};
 
 use crate::handover::{User, WorkerUser};
 
-/// The user that root's worker process becomes by default; every system has it.
+/// User that root's worker process becomes by default; every system has it.
 const USER_DEFAULT: &str = "nobody";
 
-/// That user's number, should a system (a bare container) not know the name.
+/// Number of that user, should a system (a bare container) not know the name.
 const NOBODY: Identity = Identity { user: 65534, group: 65534 };
 
-/// The user that the worker process becomes; `None` = our own, since only root can choose.
+/// Chooses the user that the worker process becomes; `None` = our own, since only root can choose.
 ///
 /// An error is a sentence with its hint.
 pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, String> {
@@ -55,7 +55,7 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, Str
     Ok(Some(WorkerUser { user: User { user: chosen.user, group }, further_groups }))
 }
 
-/// Who the worker process is going to be, as WorkerUser says it.
+/// Returns the future user of the worker process, as `WorkerUser` names it.
 pub(crate) fn of_worker(chosen: Option<WorkerUser>) -> WorkerUser {
     chosen.unwrap_or_else(|| {
         let Identity { user, group } = process::identity();
@@ -63,7 +63,7 @@ pub(crate) fn of_worker(chosen: Option<WorkerUser>) -> WorkerUser {
     })
 }
 
-/// A system without the file knows nobody.
+/// Treats a system without the file as one that knows nobody.
 fn found<T>(result: io::Result<Option<T>>) -> Option<T> {
     result.ok().flatten()
 }

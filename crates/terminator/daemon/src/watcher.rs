@@ -1,11 +1,10 @@
 //! The process that waits for changes of the configuration and of the files that it names, and ends
-//! when it has told of one.
+//! when it has reported one.
 //!
-//! It looks at no more than when they changed, and opens none. Whether there is a change is decided
-//! by comparing that with what it was when the files were read, so that nothing in between is
-//! missed; the kernel's events only end the wait. What they do not tell (network file systems,
-//! events that were lost) is found by looking from time to time. A file system that does not answer
-//! holds this process alone.
+//! It reads only times of change, and opens no file. Changes are found by comparing those times
+//! with the ones when the files were read, so that nothing in between is missed; the kernel's
+//! events only end the wait. Changes without events (network file systems, lost events) are found
+//! by periodic checks. A file system that does not answer blocks this process alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,20 +25,19 @@ use crate::handover::{decode, encode};
 use crate::messages;
 use crate::worker_process::sandbox;
 
-/// The program's first argument when it is to be the watcher.
+/// First argument of the program that makes it the watcher.
 pub(crate) const WATCHER_ARGUMENT: &str = "--watcher-process";
 
 pub(crate) const WATCHER_NAME: &str = "lariat: watcher";
 
-/// Bytes of a message of the watcher: the paths that it shows.
+/// Maximum bytes of a message of the watcher: the paths that it shows.
 pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// From one look to the next where the kernel tells of nothing: as the kubelet looks after its
-/// volumes about once a minute, this adds little. To look at 10,000 files takes some 20 ms.
+/// Pause between two checks without kernel events: as the kubelet checks its volumes about once a
+/// minute, this adds little. Checking 10,000 files takes some 20 ms.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Files that change again and again are read after this multiple of the debounce time all the
-/// same.
+/// Multiple of the debounce time after which files that keep changing are read all the same.
 const SETTLING_MAX: u32 = 10;
 
 /// Changed files that a message names.
@@ -48,11 +46,10 @@ const NAMED_MAX: usize = 5;
 /// Links that lead to one file; the kernel's own limit is 40.
 const LINKS_MAX: usize = 40;
 
-/// Facts about files that are known without opening them: `None` = it is not there, or cannot be
-/// seen.
+/// Metadata of files, known without opening them: `None` if a file is absent or cannot be seen.
 pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
-/// The metadata that differ after a file, or the list of a directory's entries, has changed, been
+/// Metadata that differ after a file, or the list of a directory's entries, has changed, been
 /// replaced or become readable. Links are followed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Stamp {
@@ -78,23 +75,23 @@ impl Stamp {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Ask {
-    /// The files as they were when they were read.
+    /// Files as they were when they were read.
     pub(crate) files: Stamps,
-    /// How long files must stay as they are before a change is told.
+    /// Time that files must stay unchanged before a change is reported.
     pub(crate) debounce: Duration,
-    /// How long to wait before the first look.
+    /// Pause before the first check.
     pub(crate) pause: Duration,
 }
 
-/// That files have changed: some of them, and how many more.
+/// Report of changed files: some of them, and how many more.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Changed {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) more: usize,
 }
 
-/// Watches for the supervisor at the other end of the standard input, until there is something to
-/// tell.
+/// Watches for the supervisor at the other end of the standard input, until there is a change to
+/// report.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(WATCHER_NAME, serve())
 }
@@ -118,13 +115,13 @@ fn serve() -> io::Result<()> {
 fn first_change(ask: &Ask) -> Changed {
     let mut is_woken = false;
     loop {
-        // Armed before the look: what changes after it ends the wait.
+        // Armed before the check: a later change ends the wait.
         let watch = armed(ask.files.keys());
         if let Some(changed) = settled(ask) {
             return changed;
         }
         if std::mem::take(&mut is_woken) {
-            // Something else changed, and may go on to do so without end.
+            // Another file changed, and may go on to do so without end.
             thread::sleep(ask.debounce);
             continue;
         }
@@ -135,7 +132,7 @@ fn first_change(ask: &Ask) -> Changed {
     }
 }
 
-/// The change, once it stays so; `None` = nothing.
+/// Returns the change, once it stays so; `None` if there is none.
 fn settled(ask: &Ask) -> Option<Changed> {
     let mut now = look(ask.files.keys());
     for _ in 0..SETTLING_MAX {
@@ -160,21 +157,21 @@ fn look<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Stamps {
     paths.map(|path| (path.clone(), Stamp::of(path))).collect()
 }
 
-/// Watches all directories in which a change may change one of these; `None` = the kernel has no
-/// watch to give.
+/// Watches all directories in which a change may change one of these paths; `None` if the kernel
+/// has no watch to give.
 fn armed<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Option<Watch> {
     let watch = Watch::new().ok()?;
     let directories: BTreeSet<PathBuf> = paths.flat_map(|path| directories_of(path)).collect();
     for directory in directories {
-        // One that cannot be watched is looked at from time to time.
+        // A directory that cannot be watched is checked periodically.
         let _ = watch.add(&directory);
     }
     Some(watch)
 }
 
-/// The directories whose entries decide what is at a path: its own, and that of each link on the
-/// way; and the path, if it is a directory. Where something is missing, the one in which it would
-/// be made.
+/// Returns the directories whose entries decide what is at a path: its own, and that of each link
+/// on the way; and the path, if it is a directory. If something is missing, the directory in which
+/// it would be made.
 fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let Ok(mut path) = std::path::absolute(path) else {
@@ -198,9 +195,9 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// How far a path leads.
+/// Extent to which a path leads.
 enum Way {
-    /// To a link in this directory; the whole path goes on as this one.
+    /// To a link in this directory; the whole path continues as this one.
     Link { directory: PathBuf, target: PathBuf },
     /// To its end, or to where there is nothing: in this directory.
     End(PathBuf),
@@ -235,7 +232,7 @@ mod tests {
     use super::*;
     use testkit::directory::Directory;
 
-    /// A new directory, and its path without links.
+    /// Returns a new directory, and its path without links.
     fn directory() -> (Directory, PathBuf) {
         let directory = Directory::new();
         let path = directory.path().canonicalize().unwrap();

@@ -1,4 +1,4 @@
-//! The command line: what was typed to what is to be done. Does nothing of it.
+//! The command line: parses what was typed into a command, without executing it.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub(crate) struct NamedCertificate {
     pub(crate) socket: SocketArguments,
 }
 
-// What follows is the help: its first paragraph the short one.
+// The following comments are the help: its first paragraph the short one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TerminatorCommand {
     /// See it work: no files, no arguments
@@ -262,7 +262,7 @@ pub(crate) enum TerminatorCommand {
     Helper(HelperRun),
 }
 
-/// The table of the configuration, whose flags `serve` and `check` take.
+/// Table of the configuration, whose flags `serve` and `check` take.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigTable;
 
@@ -283,7 +283,7 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
-    /// The same for `lariat serve`, which reads it again at each reload.
+    /// Returns the source for `lariat serve`, which reads it again at each reload.
     pub(crate) fn source_to_serve(self) -> Result<ConfigSource, String> {
         let source = self.source()?;
         let inputs =
@@ -300,7 +300,7 @@ impl ConfigArguments {
         Ok(source)
     }
 
-    /// The file or the flags, of which there must be one and only one.
+    /// Returns the file or the flags, of which there must be one and only one.
     pub(crate) fn source(self) -> Result<ConfigSource, String> {
         let flags = self.flags.typed;
         match (self.config.or(self.file), flags.first()) {
@@ -377,7 +377,7 @@ pub(crate) enum StatusSocket {
 }
 
 impl SocketArguments {
-    /// With a file that stands where a weight may stand, if there is none yet.
+    /// Takes a file that stands where a weight may stand, if there is none yet.
     pub(crate) fn with_file(self, file: &mut Option<String>) -> Self {
         match self.file {
             None => Self { file: file.take().map(PathBuf::from), ..self },
@@ -396,7 +396,7 @@ impl From<SocketArguments> for StatusSocket {
     }
 }
 
-/// The command line, for its help, its manual and completion.
+/// Returns the command line, for its help, its manual and completion.
 pub(crate) fn command() -> clap::Command {
     let codes = exit_codes();
     CommandLine::command()
@@ -409,7 +409,7 @@ pub(crate) fn command() -> clap::Command {
         })
 }
 
-/// The meaning of each exit code, a line each.
+/// Returns the meaning of each exit code, a line each.
 pub(crate) fn exit_codes() -> String {
     let codes = Exit::ALL.map(|exit| format!("  {}  {}\n", exit as u8, exit.help()));
     codes.concat()
@@ -417,7 +417,7 @@ pub(crate) fn exit_codes() -> String {
 
 pub(crate) type HelperRun = fn() -> ExitCode;
 
-/// The processes that a supervisor starts, each by its first argument.
+/// Processes that a supervisor starts, each by its first argument.
 const HELPERS: [(&str, HelperRun); 6] = [
     (handover::WORKER_ARGUMENT, worker_process::run),
     (reader::READER_ARGUMENT, reader::run),
@@ -427,7 +427,7 @@ const HELPERS: [(&str, HelperRun); 6] = [
     (watcher::WATCHER_ARGUMENT, watcher::run),
 ];
 
-/// Reads the arguments, without the program's name. A fault has lines that begin with `hint: `.
+/// Parses the arguments, without the program's name. A fault has lines that begin with `hint: `.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<TerminatorCommand, String> {
@@ -449,7 +449,7 @@ pub(crate) fn parse(
     }
 }
 
-/// Every name that `lariat help` explains.
+/// Returns every name that `lariat help` explains.
 fn explained() -> Vec<String> {
     let command = CommandLine::command();
     let commands = command.get_subcommands().map(|one| one.get_name().to_owned());
@@ -467,7 +467,7 @@ fn predecessor() -> impl TypedValueParser<Value = Predecessor> {
     PossibleValuesParser::new(words).try_map(|word| Predecessor::named(&word).ok_or("no program"))
 }
 
-/// A weight as it was written, or the file that stands in its place behind another word.
+/// Parses a weight as it was written, or the file in its place after another word.
 fn weight(text: &str) -> Result<String, &'static str> {
     running_file(text).map(|_| text.to_owned())
 }
@@ -478,7 +478,7 @@ fn server_name(text: &str) -> Result<ServerName, &'static str> {
     )
 }
 
-/// A file's path. Every server's address has a colon, and hardly any file: it is a second server.
+/// Parses a path. One with a colon counts as a second server, because hardly any file has one.
 fn running_file(text: &str) -> Result<PathBuf, &'static str> {
     if text.contains(':') {
         return Err("no configuration file\nhint: one file, or --status-socket PATH");

@@ -1,4 +1,4 @@
-//! `lariat check`: everything short of serving, and all that is wrong told at once; with `--bind`,
+//! `lariat check`: everything short of serving, with all faults reported at once; with `--bind`,
 //! whether the addresses are free and ours to listen at, with `--host`, the limits of this host.
 
 use std::collections::{BTreeSet, HashSet};
@@ -50,7 +50,7 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
     Ok(exit)
 }
 
-/// Faults that keep a configuration from being served, as lines; `None` = nothing that is known.
+/// Returns faults that keep a configuration from being served, as lines; `None` if none is known.
 pub(super) fn errors(config: &ConfigSource) -> Option<String> {
     let findings = Findings::read(config, false);
     let errors = findings.diagnostics.iter().filter(|one| one.is_error());
@@ -69,16 +69,15 @@ fn name(config: &ConfigSource) -> String {
     }
 }
 
-/// Findings about a configuration.
 struct Findings {
     diagnostics: Vec<Diagnostic>,
-    /// Whether an address that would be listened at cannot be.
+    /// Whether one of the addresses to listen at is unavailable.
     is_taken: bool,
-    /// A summary of what would be served; `None` = it cannot be told.
+    /// Summary of the services; `None` if it is unknown.
     summary: Option<String>,
-    /// The kernel's part of TLS, if the configuration asks for it.
+    /// State of kernel TLS, if the configuration asks for it.
     note: String,
-    /// The host's limits; `None` = the configuration could not be read.
+    /// Limits of the host; `None` if the configuration could not be read.
     limits: Option<Vec<Limit>>,
 }
 
@@ -115,7 +114,7 @@ impl Findings {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
         self.diagnostics.extend(preflight::unwritable(source, settings));
-        // Who it will be that cannot be found out is told when serving.
+        // Serving reports a user that cannot be found out.
         let reader = user::choose(&settings.process).ok();
         let reader = reader.map(user::of_worker);
         let mut concerns = preflight::concerns(source, settings, reader.as_ref());
@@ -140,15 +139,15 @@ impl Findings {
         }
     }
 
-    /// Judges by the TLS library and the order of certificates.
+    /// Checks with the TLS library and by the order of certificates.
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
         let known = self.diagnostics.iter().map(|one| one.message.clone());
         let mut known: HashSet<String> = known.collect();
         // No session will ever be stored in it, so its secret may be known.
         let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])));
         for inspection in Plan::inspect(&settings.plane, &resumption) {
-            // Files have been looked into where the configuration names them. Here a certificate
-            // may lack its key for no fault but that of the key's file.
+            // Files have been checked where the configuration names them. Here a certificate may
+            // lack its key only because of a fault of the key's file.
             let of_file = |error: &BuildError| matches!(error.fault, BuildFault::Certificate(_));
             if inspection.outcome.as_ref().is_err_and(of_file) {
                 continue;
@@ -185,7 +184,7 @@ impl Findings {
     }
 }
 
-/// Opens the keys in tokens; each that cannot be is told where its certificate is named.
+/// Opens the keys in tokens; reports each failure where the key's certificate is named.
 fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let become_user = user::choose(&settings.process).ok().flatten();
     let fences = key_process::fences_of_trial(settings, become_user);
@@ -202,7 +201,7 @@ fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic
     }
 }
 
-/// The diagnostics of the outcome for one side of a service.
+/// Returns the diagnostics for one side of a service.
 fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
     let service = inspection.service;
     let warnings = match &inspection.outcome {
@@ -257,14 +256,14 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 
 const LISTEN_REFUSED: &str = "cannot listen at ";
 
-/// How many of these are about addresses that cannot be listened at.
+/// Returns how many diagnostics are about addresses that cannot be listened at.
 fn count_refused(diagnostics: &[Diagnostic]) -> usize {
     let about_address =
         |one: &&Diagnostic| one.is_error() && one.message.starts_with(LISTEN_REFUSED);
     diagnostics.iter().filter(about_address).count()
 }
 
-/// The addresses that cannot be listened at now, and rights that are missing.
+/// Returns the addresses that cannot be listened at now, and rights that are missing.
 fn refusals(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut tell = |key: &str, address: &Address, error: io::Error| {
@@ -294,7 +293,7 @@ fn refusals(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     {
         tell("cluster.peers.listen", &Address::Ip(listen), error);
     }
-    // One that is not there is told without this.
+    // A missing user is reported without this.
     if let Err(message) = user::choose(&settings.process)
         && let Some((message, hint)) = message.split_once("\nhint: ")
     {
@@ -313,7 +312,7 @@ fn peers(settings: &Settings) -> Option<SocketAddr> {
     }
 }
 
-/// A path can be listened at if nobody listens there and its directory may be written to.
+/// Checks that nobody listens at a path and its directory may be written to.
 fn check_path(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -323,7 +322,7 @@ fn check_path(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        // One that nobody has open is replaced.
+        // A socket that nobody has open is replaced.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 if ListenFailure::is_in_the_way(path) {
@@ -352,7 +351,7 @@ fn refusal(source: &Source, key: &str, address: &Address, error: io::Error) -> V
     config::diagnose(source, Severity::Error, key, problem)
 }
 
-/// The form of the document for programs; a later one may have more fields.
+/// Format of the document for programs; a later one may have more fields.
 const JSON_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -375,7 +374,7 @@ struct Entry<'a> {
     hint: Option<&'a str>,
 }
 
-/// The diagnostics for programs: one document, in one line.
+/// Returns the diagnostics for programs: one document, in one line.
 fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> String {
     let json = CheckDocument {
         version: JSON_VERSION,
@@ -404,14 +403,13 @@ fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
     }
 }
 
-/// A limit of the host.
 #[derive(Debug, Eq, PartialEq, Serialize)]
 struct Limit {
-    /// The setting, or what it is of.
+    /// Name of the setting, or of the limited thing.
     name: &'static str,
     here: String,
     wanted: String,
-    /// The setting to raise if that is more; `None` = it is enough.
+    /// Setting to raise if `wanted` is more; `None` if the limit suffices.
     remedy: Option<String>,
 }
 
@@ -419,16 +417,16 @@ struct Limit {
 /// of connections that wait hold none.
 const PAGES_PER_SOCKET: u64 = 4;
 
-/// A connection has the client's socket and the server's.
+/// Sockets of a connection: the client's and the server's.
 const SOCKETS_PER_CONNECTION: u64 = 2;
 
-/// The number that counts of those that a file holds.
+/// Selector of the relevant number among those in a file.
 type Of = fn(&[u64]) -> Option<u64>;
 
-/// A setting, the number of it that counts, what is wanted, and what to set then.
+/// A setting, its relevant number, the wanted value, and the setting to make then.
 type Row = (&'static str, Of, u64, fn(u64) -> String);
 
-/// All limits that there are.
+/// Returns all known limits.
 fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
     let numbers = |name: &str| {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
@@ -460,7 +458,7 @@ fn memory(settings: &Settings, here: Option<u64>) -> Limit {
     own("memory in MiB (MemoryMax=)", here.map(|bytes| bytes >> 20), wanted, remedy)
 }
 
-/// A limit of the process; `here` is `None` where the process is not limited.
+/// Makes a limit of the process; `here` is `None` where the process is not limited.
 fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Limit {
     Limit {
         name,
@@ -516,7 +514,7 @@ fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) ->
     each.collect()
 }
 
-/// The connections that all go to one server: each has a port of its own on this host (RFC 9293
+/// Returns the most connections to one server: each has a port of its own on this host (RFC 9293
 /// section 3.3.2). Those to Unix sockets have none.
 fn ports_wanted(settings: &Settings) -> u64 {
     let process = settings.plane.limits.connections;
@@ -562,7 +560,7 @@ mod tests {
         loaded.unwrap().settings
     }
 
-    /// The limits that are too low on a host that has these.
+    /// Returns the limits that are too low for these connections on a host with the values below.
     fn lacking(connections: &str) -> Vec<&'static str> {
         let host = |name: &str| {
             Some(match name {

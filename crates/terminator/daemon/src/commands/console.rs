@@ -1,8 +1,8 @@
-//! The answer of a command: messages to a person on the standard error, data on the standard
+//! The output of a command: messages to a person on the standard error, data on the standard
 //! output, and the exit code.
 //!
-//! Much of it was written by others: the worker process, clients, servers. So a control character
-//! reaches the terminal only as an escape; the colours alone are ours.
+//! Much of it was written by others: the worker process, clients, servers. A control character
+//! therefore reaches the terminal only as an escape; the colours alone are ours.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,18 +16,18 @@ use telemetry::printable::lines;
 
 use crate::messages::write_line;
 
-/// Diagnostics that are alike and are written in full. A screen holds about as many; ten thousand
-/// services may have the same fault ten thousand times, and hide another one.
+/// Maximum diagnostics of a kind that are written in full. A screen holds about as many; ten
+/// thousand services may have the same fault ten thousand times, and hide another one.
 const ALIKE_SHOWN_MAX: usize = 8;
 
-/// Says things, with colours if the reader likes them.
+/// Writer of messages, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     paint: Paint,
 }
 
 impl Console {
-    /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+    /// Uses colours on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
@@ -39,23 +39,23 @@ impl Console {
         self.paint.colour
     }
 
-    /// Something went wrong. Lines that begin with `hint: ` name the remedy.
+    /// Writes an error. Lines that begin with `hint: ` name the remedy.
     pub(crate) fn error(self, text: impl Display) {
         self.labelled(&self.paint.red("error"), &text.to_string());
     }
 
-    /// Something deserves a second look.
+    /// Writes a warning: something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
         self.labelled(&self.paint.yellow("warning"), &text.to_string());
     }
 
-    /// The remedy for what was said before.
+    /// Writes the remedy for the previous message.
     pub(crate) fn hint(self, text: impl Display) {
         self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
-    /// The faults of a configuration, with an empty line after each; of many that are alike the
-    /// first ones, and how many more there are.
+    /// Writes the faults of a configuration, with an empty line after each; of many that are alike
+    /// the first ones, and how many more there are.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
         let mut counts: BTreeMap<Likeness<'_>, usize> = BTreeMap::new();
         for diagnostic in diagnostics {
@@ -77,8 +77,8 @@ impl Console {
         }
     }
 
-    /// The reason why the running lariat refused. Diagnostics bring their severity along; what the
-    /// host or the worker process said has none.
+    /// Writes the reason why the running lariat refused. Diagnostics bring their severity along;
+    /// messages of the host or the worker process have none.
     pub(crate) fn refusal(self, why: &str) {
         if has_severity(why) {
             self.say(why);
@@ -102,15 +102,14 @@ impl Console {
     }
 }
 
-/// Diagnostics with the same of these are alike: messages name the file or the service that they
-/// are about.
+/// Key of diagnostics that are alike: messages name the file or the service that they are about.
 type Likeness<'a> = (Severity, Option<&'a str>, Option<&'a str>);
 
 fn has_severity(text: &str) -> bool {
     ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity))
 }
 
-/// Some of the data could not be written to the standard output.
+/// Whether some of the data could not be written to the standard output.
 static IS_OUTPUT_CUT: AtomicBool = AtomicBool::new(false);
 
 /// Writes data to the standard output. A reader who has closed it wants no more, which is no
@@ -128,18 +127,18 @@ pub(crate) fn print(text: impl Display) {
     }
 }
 
-/// The exit of a command, which has failed if its data is not whole.
+/// Returns the exit of a command, which has failed if its data is not whole.
 pub(super) fn unless_cut(exit: Exit) -> Exit {
     if IS_OUTPUT_CUT.load(Ordering::Relaxed) { Exit::Failed } else { exit }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Exit {
-    /// It did what it was asked.
+    /// The command succeeded.
     Success = 0,
-    /// Something failed at run time.
+    /// A failure at run time.
     Failed = 1,
-    /// The arguments or the configuration are wrong.
+    /// Wrong arguments or a wrong configuration.
     Usage = 2,
     /// An address cannot be listened at.
     Listen = 3,
@@ -147,12 +146,12 @@ pub(crate) enum Exit {
     NotRunning = 4,
     /// The running lariat refused: it goes on with what it had.
     Refused = 5,
-    /// It did what it was asked, and has warnings to look at.
+    /// The command succeeded, and has warnings to look at.
     Warned = 6,
 }
 
 impl Exit {
-    /// All of them, for help and reference.
+    /// All exit codes, for help and reference.
     pub(crate) const ALL: [Self; 7] = [
         Self::Success,
         Self::Failed,

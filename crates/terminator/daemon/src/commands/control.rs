@@ -1,7 +1,7 @@
-//! The control client: the running lariat, seen through its status socket, and its supervisor.
+//! The control client: queries the running lariat's status socket, and signals its supervisor.
 //!
-//! The document comes from the worker process, which an attacker may have taken over. So it decides
-//! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
+//! The document comes from the worker process, which may be compromised. It therefore decides
+//! nothing: its size and time have limits, and the kernel names the process to signal.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -23,39 +23,39 @@ use crate::commands::console::Console;
 use crate::handover::SUPERVISOR_NAME;
 use crate::status_socket::{self, ForeignDirectory};
 
-/// For the whole document of one that is only looked for.
+/// Time limit of the whole document when a lariat is only searched for.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The same where somebody waits for it, who hears why after [`SLOW_TIME`]: with a hundred thousand
-/// services the document takes seconds. One that is stopped must not take longer to be found so.
+/// Time limit of the document when a person waits for it, who gets the reason after [`SLOW_TIME`]:
+/// with a hundred thousand services it takes seconds. Detecting a stopped lariat takes no longer.
 const PATIENT_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// The same where something was ordered: a plan is built for a minute.
+/// Time limit of the document after an order: a plan is built for a minute.
 const ORDERED_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// After this time who waits wants to know for what.
+/// Time after which a waiting person gets the reason.
 const SLOW_TIME: Duration = Duration::from_secs(3);
 
-/// A supervisor that becomes another program has its name after this time, also on a busy host.
+/// Time after which a supervisor that becomes another program has its name, even on a busy host.
 const UNNAMED_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The pause between tries to connect, and between looks at the status.
+/// Pause between tries to connect, and between queries of the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// A pause is so many times as long as the look before it took.
+/// Length of a pause as a multiple of the preceding query's time.
 const RESTS: u32 = 4;
 
-/// Longer than any document, which leaves services out before. Read into memory it takes up to 16
-/// times as much.
+/// Maximum bytes of a document, which leaves services out before. In memory it takes up to 16 times
+/// as much.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A failure to ask or to order the running lariat, with the remedy as a line of its own.
+/// A failure to query or order the running lariat, with the remedy as a line of its own.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
-    /// The configuration that was to say where does not.
+    /// The configuration that should name the socket has faults.
     #[error("the configuration does not say where its lariat answers")]
     Configuration(Vec<Diagnostic>),
     #[error(
@@ -74,7 +74,7 @@ pub(super) enum ControlError {
     #[error("the lariat at {} does not answer\nhint: {}", .path.display(), hint_of_mute(*.pid))]
     Mute {
         path: PathBuf,
-        /// The process that listens; 0 = unknown.
+        /// Process that listens; 0 = unknown.
         pid: u32,
     },
     #[error(
@@ -96,7 +96,7 @@ pub(super) enum ControlError {
         .path.display(), DOCUMENT_BYTES_MAX >> 20
     )]
     TooLong { path: PathBuf },
-    /// Whatever answers there may be another user's.
+    /// The process that answers there may be another user's.
     #[error(transparent)]
     Foreign(#[from] ForeignDirectory),
     /// The process that listens there is no supervisor.
@@ -115,13 +115,13 @@ pub(super) enum ControlError {
         .path.display()
     )]
     Unseen { path: PathBuf },
-    /// The supervisor may not be told anything by us.
+    /// We may not signal the supervisor.
     #[error(
         "cannot signal the supervisor (pid {pid}): {error}\n\
          hint: do it as root, or as the user who started it"
     )]
     Forbidden { pid: u32, error: io::Error },
-    /// The supervisor reads no orders: it would end of the signal.
+    /// The supervisor reads no orders: the signal would end it.
     #[error(
         "the running lariat (pid {pid}) is of a version that takes no orders about servers\n\
          hint: restart it with this version"
@@ -133,7 +133,7 @@ pub(super) enum ControlError {
         near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
     )]
     NoServer { name: String, near: Option<String> },
-    /// It may be there all the same.
+    /// The server may exist all the same.
     #[error(
         "the running lariat has {services} services more than its status shows, and the server \
          {name} is of none that is shown\n\
@@ -153,7 +153,7 @@ pub(super) enum ControlError {
     NoneToRevoke { name: String },
     #[error("the supervisor (pid {pid}) has ended\nhint: its own log says why")]
     Ended { pid: u32 },
-    /// It accepts no connections any more, and no configuration.
+    /// The running lariat accepts no connections any more, and no configuration.
     #[error(
         "the running lariat (pid {pid}) is draining: it takes no new configuration\n\
          hint: it ends when its connections have; start another one, which reads the new one"
@@ -189,7 +189,7 @@ fn hint_of_mute(pid: u32) -> String {
 }
 
 impl ControlError {
-    /// Says it, and what it means for the program.
+    /// Writes the error, and returns the exit code that it means for the program.
     pub(super) fn tell(&self, console: Console) -> Exit {
         match self {
             Self::Configuration(diagnostics) => console.diagnostics(diagnostics),
@@ -203,13 +203,13 @@ impl ControlError {
             | Self::NoneToRevoke { .. }
             | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
-            // Another code than that of one that does not run, which scripts take for no failure.
+            // The code is not `NotRunning`, which scripts take for no failure.
             _ => Exit::Failed,
         }
     }
 }
 
-/// The running lariat that a command is for: its status as of now, and its supervisor.
+/// The running lariat that a command is for: its current status, and its supervisor.
 pub(super) struct RunningLariat {
     pub(super) path: PathBuf,
     pub(super) document: StatusDocument,
@@ -224,7 +224,7 @@ impl RunningLariat {
         Ok(Self { document: answer.document()?, supervisor: answer.supervisor()?, path })
     }
 
-    /// The same, unless it drains and so takes no reload, upgrade or order about a server.
+    /// Finds the lariat, unless it drains and so takes no reload, upgrade or order about a server.
     pub(super) fn find_serving(
         named: &StatusSocket,
         console: Console,
@@ -234,8 +234,8 @@ impl RunningLariat {
         Ok(running)
     }
 
-    /// Waits until `outcome` finds what was ordered in the status, which is `None` while the worker
-    /// process is being started again; `Ok(None)` = it does not come to that in time.
+    /// Waits until `outcome` finds the result of an order in the status, which is `None` while the
+    /// worker process is being restarted; `Ok(None)` if the time ends first.
     pub(super) fn wait_for<T>(
         &self,
         time_max: Duration,
@@ -248,7 +248,7 @@ impl RunningLariat {
             let asked = Instant::now();
             let now = ask_within(&self.path, ORDERED_TIME_MAX.min(time_max));
             let now = now.and_then(|answer| answer.document()).ok();
-            // A long document must not keep the one who makes it from what is waited for.
+            // A long document must not keep its maker from the work that is waited for.
             pause = PAUSE.max(asked.elapsed() * RESTS);
             if let Some(found) = outcome(now.as_ref())? {
                 return Ok(Some(found));
@@ -269,7 +269,7 @@ fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
     }
 }
 
-/// The path of the status socket of the lariat that was meant.
+/// Returns the path of the status socket of the lariat that was meant.
 pub(super) fn socket(named: &StatusSocket) -> Result<PathBuf, ControlError> {
     let source = match named {
         StatusSocket::Usual => return Ok(status_socket::default_path()),
@@ -281,7 +281,7 @@ pub(super) fn socket(named: &StatusSocket) -> Result<PathBuf, ControlError> {
     Ok(path.unwrap_or_else(status_socket::default_path))
 }
 
-/// Says something if what is waited for takes long, until what this returns is dropped.
+/// Writes a message if a wait takes long, until the returned sender is dropped.
 pub(super) fn say_if_slow(console: Console, text: &'static str) -> Sender<()> {
     let (waits, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -292,7 +292,7 @@ pub(super) fn say_if_slow(console: Console, text: &'static str) -> Sender<()> {
     waits
 }
 
-/// The bytes that a status socket sent, and who made it.
+/// Bytes that a status socket sent, and its creator.
 pub(super) struct Answer {
     path: PathBuf,
     stream: UnixStream,
@@ -300,13 +300,13 @@ pub(super) struct Answer {
     owner: Credentials,
 }
 
-/// Asks the lariat whose status socket is there.
+/// Queries the lariat whose status socket is there.
 pub(super) fn ask(path: &Path) -> Result<Answer, ControlError> {
     status_socket::check_directory(path)?;
     ask_within(path, READ_TIME_MAX)
 }
 
-/// The same, for somebody who waits.
+/// Queries the lariat for a person who waits.
 pub(super) fn ask_patiently(path: &Path, console: Console) -> Result<Answer, ControlError> {
     status_socket::check_directory(path)?;
     let _waits = say_if_slow(
@@ -332,8 +332,8 @@ fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
     })
 }
 
-/// Reads until the end of the stream, at most `DOCUMENT_BYTES_MAX`, and no longer than `until`:
-/// one that sends a byte now and then must not hold us either.
+/// Reads until the end of the stream, at most `DOCUMENT_BYTES_MAX`, and no longer than `until`: a
+/// sender of a byte now and then must not block us either.
 fn read_all(mut stream: &UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut bytes, mut room) = (Vec::new(), vec![0; READ_BYTES]);
     while bytes.len() <= DOCUMENT_BYTES_MAX {
@@ -352,7 +352,7 @@ fn read_all(mut stream: &UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::FileTooLarge.into())
 }
 
-/// A listener that accepts nothing has a full queue, on which `connect` would wait for ever.
+/// Connects with a deadline: `connect` would wait forever on the full queue of a stopped listener.
 fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = Address::Unix(UnixName::Path(path.to_owned()));
     loop {
@@ -368,7 +368,7 @@ fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
     }
 }
 
-/// The error of a read that took too long (socket(7), `SO_RCVTIMEO`), and a full queue.
+/// Whether a read took too long (socket(7), `SO_RCVTIMEO`), or a queue is full.
 fn is_late(error: &io::Error) -> bool {
     let kind = error.kind();
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
@@ -385,12 +385,12 @@ pub(super) fn unheard(path: &Path, error: io::Error) -> ControlError {
 }
 
 impl Answer {
-    /// The document as text, whatever it is.
+    /// Returns the document as text, whatever it is.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// The status document. The supervisor's number in it is the kernel's word.
+    /// Parses the status document, and replaces the supervisor's number in it by the kernel's.
     pub(super) fn document(&self) -> Result<StatusDocument, ControlError> {
         let read = StatusDocument::from_json(&self.bytes);
         let mut document =
@@ -399,7 +399,7 @@ impl Answer {
         Ok(document)
     }
 
-    /// Says whose lariat this is, if it is neither root's nor that of who asks.
+    /// Names the owner of this lariat, if it is neither root nor the caller.
     pub(super) fn name_other_owner(&self, console: Console) {
         let (path, user) = (self.path.display(), self.owner.user);
         if ![0, sys::process::identity().user].contains(&user) {
@@ -409,7 +409,7 @@ impl Answer {
         }
     }
 
-    /// The process that made the socket, if it is a supervisor and acts as the user who made it.
+    /// Returns the creator of the socket, if it is a supervisor acting as the user who made it.
     pub(super) fn supervisor(&self) -> Result<Supervisor, ControlError> {
         let Credentials { pid, user } = self.owner;
         if pid == 0 {
@@ -434,15 +434,15 @@ impl Answer {
     }
 }
 
-/// Whether a process has the name that an exec of a descriptor gives it, the descriptor's number:
-/// so does a supervisor that becomes another program, until its first lines.
+/// Whether a process has the name that an exec of a descriptor gives it, the descriptor's number: a
+/// supervisor that becomes another program does, until its first lines.
 fn is_unnamed(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The reason not to signal a process. Root may signal every process, and a user may get root to
-/// ask a socket of theirs: that must reach nothing that the user could not signal. So the process
-/// must be that user's still, in every way: it may have become another user's program since.
+/// Returns the reason not to signal a process. Root may signal every process, and a user may get
+/// root to query a socket of theirs: that must reach nothing that the user could not signal. The
+/// process must still be that user's in every way: it may have executed another user's program.
 fn no_supervisor(name: &str, users: &[u32], owner: u32) -> Option<String> {
     if users.is_empty() || users.iter().any(|user| *user != owner) {
         return Some("acts as another user".to_owned());
@@ -470,9 +470,9 @@ impl Supervisor {
         self.0.order(number).map_err(|error| untold(pid, error))
     }
 
-    /// Waits so long for its end, even if nobody has asked how it ended.
+    /// Waits so long for its end, even if nobody has reaped it.
     pub(super) fn has_ended_within(&self, time: Duration) -> bool {
-        // What cannot be waited for is not there.
+        // A process that cannot be waited for is gone.
         self.0.has_ended_within(time).unwrap_or(true)
     }
 }
@@ -498,7 +498,7 @@ mod tests {
         }
     }
 
-    /// A status socket of this process's own, and what becomes of who asks it.
+    /// Runs a test at a status socket of this process's own.
     fn at_own_socket<T>(name: &str, work: impl FnOnce(&Path, &UnixListener) -> T) -> T {
         let directory = testkit::directory::Directory::new();
         let path = directory.join(name);

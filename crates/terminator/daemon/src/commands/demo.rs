@@ -1,4 +1,4 @@
-//! `lariat demo`: the whole thing at work, without a file or an argument.
+//! `lariat demo`: a complete demonstration, without a file or an argument.
 //!
 //! Makes certificates, a directory and a small HTTP/1.1 server, and hands the rest to the
 //! supervisor that `serve` runs.
@@ -36,7 +36,7 @@ use crate::supervisor::{self, Failure, Started};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoOptions {
     pub(crate) listen: SocketAddr,
-    /// The address of the status page; `None` = the usual port, or another if that is taken.
+    /// Address of the status page; `None` = the usual port, or another if that is taken.
     pub(crate) admin: Option<SocketAddr>,
 }
 
@@ -77,7 +77,7 @@ fn no_room(error: io::Error) -> anyhow::Error {
 fn configuration(options: DemoOptions, server: SocketAddr) -> String {
     let admin = options.admin.unwrap_or_else(free_admin_address);
     let listen = options.listen;
-    // Nothing here is anybody's.
+    // The demo has no private data.
     let insecure = !admin.ip().is_loopback();
     format!(
         r#"# What `lariat demo` serves.
@@ -100,8 +100,8 @@ drain = "1s"
     )
 }
 
-/// The usual port of the status page, if nobody has it. The demo must not fail for its second
-/// port; should somebody take it in this moment, the supervisor says so.
+/// Returns the usual port of the status page, or a free one: the demo must not fail for its second
+/// port. If another process takes it in this moment, the supervisor reports so.
 fn free_admin_address() -> SocketAddr {
     let usual = loopback(8444);
     match TcpListener::bind(usual) {
@@ -172,7 +172,7 @@ The worker process {}.",
     console.say("Ctrl-C stops it and removes its files. Connections:\n");
 }
 
-/// A name that is in the certificates.
+/// Returns a name that is in the certificates.
 fn host(address: SocketAddr) -> String {
     let ip = address.ip();
     match ip {
@@ -182,7 +182,7 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// The validity of certificates: the demo is over long before.
+/// Validity of certificates: the demo is over long before.
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
 const SLACK: Duration = Duration::from_secs(3600);
@@ -235,13 +235,13 @@ fn dated(mut params: CertificateParams) -> anyhow::Result<CertificateParams> {
     Ok(params)
 }
 
-/// The demo's temporary directory, which only its user may enter, gone when the demo is.
+/// The demo's temporary directory, which only its user may enter, removed with the demo.
 struct Stage {
     directory: PathBuf,
 }
 
 impl Stage {
-    /// Makes it. A directory of that name that is there already is somebody else's: an error.
+    /// Makes the directory. An existing one of that name is somebody else's: an error.
     fn new() -> io::Result<Self> {
         let name = format!("lariat-demo-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -260,18 +260,18 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // What cannot be removed is left to the cleaner of temporary files.
+        // Files that cannot be removed are left to the cleaner of temporary files.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Signature, version, family and length of a version 2 header.
+/// Bytes of signature, version, family and length of a version 2 header.
 const FIXED_BYTES: usize = 16;
 
 const TITLE: &str = "Lariat terminated TLS for this connection";
 
-/// Starts the demo's server: it shows what reached it, and what the PROXY header before the first
-/// request says. It serves in a thread of its own until the process ends.
+/// Starts the demo's server: it shows the requests that it received, and the PROXY header before
+/// the first. It serves in a thread of its own until the process ends.
 fn start_server(listener: TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -391,7 +391,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Lines of 64 bytes.
+/// Returns filler in lines of 64 bytes.
 fn filler(bytes: usize) -> String {
     let line = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
     line.repeat(bytes / line.len())

@@ -1,7 +1,7 @@
 //! `lariat hitch`: hitch's command line and configuration, served by Lariat.
 //!
-//! Owns what hitch does that is no setting: its exit codes, going to the background, the file of
-//! `dbg-listen`. What its options mean is the importer's.
+//! Handles hitch's behaviour beyond settings: its exit codes, going to the background, the file of
+//! `dbg-listen`. The importer interprets its options.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -35,22 +35,22 @@ What Lariat does otherwise, and what it refuses, is said at the start. To move o
 `lariat import hitch FILE -o lariat.toml`.
 ";
 
-/// Says to the program, started again, that it is in the background.
+/// Environment variable that tells the restarted program that it is in the background.
 const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
 
-/// The mode of the log, if it is made: addresses of clients are in it.
+/// Mode of the log, if it is made: addresses of clients are in it.
 const LOG_MODE: u32 = 0o640;
 
-/// Reading and building a configuration may take no longer (`docs/architecture.md`).
+/// Time limit of reading and building a configuration (`docs/architecture.md`).
 const START_TIME_MAX: Duration = Duration::from_secs(450);
 
-/// How long the list of `dbg-listen` may take after that.
+/// Time limit of the list of `dbg-listen` after that.
 const HOSTS_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The pause between looks at the status socket of the program in the background.
+/// Pause between checks of the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Every failure is 1, as hitch's.
+/// Runs the command; every failure is 1, as hitch's.
 pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
     let import = hitch_import(&words, &mut Disk);
     if import.is_on("--help") {
@@ -82,7 +82,7 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
         let hosts = import.setting("dbg-listen").map(PathBuf::from);
         let exit = serve::run_and_tell(source, console, |started| {
             serve::tell(started);
-            // At each reload too.
+            // The list is written at each reload too.
             if let Some(hosts) = &hosts {
                 write_hosts(hosts, started, console);
             }
@@ -98,14 +98,14 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
     }
 }
 
-/// Findings for a start that hitch would refuse: faults, and options that are not mapped.
+/// Returns findings for a start that hitch would refuse: faults, and options that are not mapped.
 fn faults(import: &Import) -> String {
     let is_told = |fate: &Fate| matches!(fate, Fate::Fault { .. } | Fate::Unmapped { .. });
     let told = import.findings().iter().filter(|one| is_told(&one.fate));
     told.map(|one| format!("{one}\n")).collect()
 }
 
-/// Differences from hitch, one text for each option.
+/// Returns differences from hitch, one text for each option.
 fn differences(import: &Import) -> impl Iterator<Item = String> {
     let own = ["dbg-listen", "daemon"];
     let findings = import.findings().iter().filter(move |one| {
@@ -122,7 +122,7 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
     }
     let socket = control::socket(&StatusSocket::Of(source)).map_err(|error| error.to_string())?;
     let log = import.setting("log-filename").filter(|_| !import.is_on("syslog"));
-    // A list that is written replaces the file of an earlier start.
+    // A new list replaces the file of an earlier start.
     let hosts = || Some(std::fs::metadata(import.setting("dbg-listen")?).ok()?.ino());
     let earlier = hosts();
     let mut child =
@@ -148,7 +148,7 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
             return Err(format!("the process in the background ended: {status}\n{why}"));
         }
         if Instant::now() >= until {
-            // What it has not begun to serve by now it will not.
+            // A program that does not serve by now never will.
             let _ = child.kill().and_then(|()| child.wait());
             return Err(format!(
                 "the process in the background did not serve within {START_TIME_MAX:?}, and was \
@@ -162,7 +162,7 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
 fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
     let messages = match log {
         Some(path) => Stdio::from(file::open_append(Path::new(path), LOG_MODE)?),
-        // Nobody hears it once this process has ended.
+        // Nobody reads it once this process has ended.
         None => Stdio::piped(),
     };
     let mut command = Command::new(std::env::current_exe()?);
@@ -170,7 +170,7 @@ fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).spawn()
 }
 
-/// The file of `dbg-listen`: an address of IPv4 a line that a client can connect to.
+/// Writes the file of `dbg-listen`: one IPv4 address per line that a client can connect to.
 fn write_hosts(path: &Path, started: &Started, console: Console) {
     let reachable = started.listeners.iter().filter_map(|(_, address)| match address {
         Address::Ip(address) if address.ip().is_unspecified() => {

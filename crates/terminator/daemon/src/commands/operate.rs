@@ -1,5 +1,5 @@
-//! The commands about the lariat that runs: `status`, `reload`, `upgrade`, `drain`, `server` and
-//! `certificate`. Each asks or signals it by `control`, and waits for what comes of that.
+//! The commands about the running lariat: `status`, `reload`, `upgrade`, `drain`, `server` and
+//! `certificate`. Each queries or signals it by `control`, and waits for the outcome.
 
 use std::time::Duration;
 
@@ -18,27 +18,27 @@ use crate::status_parts::{CertificateChange, NOT_STORED};
 
 type CommandEnd = Result<Exit, ControlError>;
 
-/// Rates are taken over this long: enough to be steady, not enough to bore.
+/// Time over which rates are taken: enough to be steady, not enough to bore.
 const RATE_TIME: Duration = Duration::from_millis(500);
 
-/// More than the supervisor gives the reader to read the files, and then the worker process to
-/// build a plan.
+/// Time limit of a reload: more than the supervisor gives the reader to read the files, and then
+/// the worker process to build a plan.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2400);
 
-/// More than the steps of an upgrade may take, and a reload before them.
+/// Time limit of an upgrade: more than its steps may take, and a reload before them.
 const UPGRADE_TIME_MAX: Duration = Duration::from_secs(2445);
 
-/// The time from the end of the status socket to the end of a process that has to stop.
+/// Time from the end of the status socket to the end of a process that has to stop.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The time between looks at a process that drains.
+/// Time between checks of a process that drains.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// An order about a server or certificate crosses two processes that answer within milliseconds,
-/// unless a plan of many certificates is being built.
+/// Time limit of an order about a server or certificate: it crosses two processes that answer
+/// within milliseconds, unless a plan of many certificates is being built.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Prints what the running one does, for people or as JSON.
+/// Prints the status of the running lariat, for people or as JSON.
 pub(super) fn status(socket: &StatusSocket, json: bool, console: Console) -> CommandEnd {
     let path = control::socket(socket)?;
     let answer = control::ask_patiently(&path, console)?;
@@ -54,7 +54,7 @@ pub(super) fn status(socket: &StatusSocket, json: bool, console: Console) -> Com
     Ok(Exit::Success)
 }
 
-/// Reads the configuration of the running one again.
+/// Reloads the configuration of the running lariat.
 pub(super) fn reload(socket: &StatusSocket, strict: bool, console: Console) -> CommandEnd {
     let running = RunningLariat::find_serving(socket, console)?;
     running.supervisor.signal(Signal::Hangup)?;
@@ -91,7 +91,7 @@ pub(super) fn reload(socket: &StatusSocket, strict: bool, console: Console) -> C
     Ok(if strict && warnings.is_some() { Exit::Warned } else { Exit::Success })
 }
 
-/// Upgrades the running one to the program as installed now.
+/// Upgrades the running lariat to the program as installed now.
 pub(super) fn upgrade(socket: &StatusSocket, console: Console) -> CommandEnd {
     let upgraded = upgraded(socket, console).map_err(|error| match error {
         ControlError::Silent { path, error } => ControlError::Absent { path, error },
@@ -123,9 +123,9 @@ pub(super) fn upgrade(socket: &StatusSocket, console: Console) -> CommandEnd {
 
 /// An upgrade that has ended.
 enum Upgraded {
-    /// This is the status after it.
+    /// Status after the upgrade.
     Here(Box<StatusDocument>),
-    /// It has ended well, and its status is at another place.
+    /// The upgrade succeeded, and its status is at another place.
     Elsewhere,
 }
 
@@ -156,14 +156,14 @@ fn upgraded(socket: &StatusSocket, console: Console) -> Result<Option<Upgraded>,
     })
 }
 
-/// Drains the running one, and waits until it has ended: its own deadline (`process.drain`) bounds
-/// that.
+/// Drains the running lariat, and waits until it has ended: its own deadline (`process.drain`)
+/// bounds that.
 pub(super) fn drain(socket: &StatusSocket, console: Console) -> CommandEnd {
     let RunningLariat { document, supervisor, .. } = RunningLariat::find(socket, console)?;
     if document.process.state == RunState::Draining {
         console.say("it drains already; a signal to it would end it at once");
     } else {
-        // Not the one by which a service manager restarts it: this one is not to come back.
+        // Not the signal by which a service manager restarts it, because it must not come back.
         supervisor.signal(Signal::Interrupt)?;
     }
     let services = document.services.iter();
@@ -180,7 +180,7 @@ pub(super) fn drain(socket: &StatusSocket, console: Console) -> CommandEnd {
     Ok(Exit::Success)
 }
 
-/// Takes a server of the running one out of use, or back in, or changes its share.
+/// Takes a server of the running lariat out of use, or back in, or changes its share.
 pub(super) fn change_server(
     socket: &StatusSocket,
     change: Change,
@@ -215,8 +215,8 @@ pub(super) fn change_server(
     Ok(Exit::Success)
 }
 
-/// A disabled server, or one of weight 0, is down once each worker has heard of it; one that is
-/// enabled may be down for other reasons.
+/// Whether the change is visible. A disabled server, or one of weight 0, is down once each worker
+/// knows it; one that is enabled may be down for other reasons.
 fn is_done(server: &ServerStatus, change: Change) -> bool {
     match change {
         Change::Disable => server.disabled && server.state == ServerState::Down,
@@ -229,7 +229,7 @@ fn is_done(server: &ServerStatus, change: Change) -> bool {
     }
 }
 
-/// The last server of a service may be taken out of use, but not by an oversight.
+/// Warns if the last server of a service is taken out of use, which may be an oversight.
 fn warn_of_last(document: &StatusDocument, name: &ServerName, console: Console) {
     let mut services = document.services.iter();
     let its = services.find(|one| one.name == name.service);
@@ -239,7 +239,7 @@ fn warn_of_last(document: &StatusDocument, name: &ServerName, console: Console) 
     }
 }
 
-/// The server in a document, or which one may have been meant.
+/// Finds the server in a document; an error suggests the one that may have been meant.
 fn server_in<'d>(
     document: &'d StatusDocument,
     name: &ServerName,
@@ -267,7 +267,7 @@ fn server_in<'d>(
     Err(ControlError::NoServer { name: name.to_string(), near: near.map(str::to_owned) })
 }
 
-/// Prints what the running one has by ACME.
+/// Prints the running lariat's certificates obtained by ACME.
 pub(super) fn list_certificates(socket: &StatusSocket, json: bool, console: Console) -> CommandEnd {
     let document = RunningLariat::find(socket, console)?.document;
     if json {
@@ -281,7 +281,7 @@ pub(super) fn list_certificates(socket: &StatusSocket, json: bool, console: Cons
     Ok(Exit::Success)
 }
 
-/// Renews or revokes a certificate of the running one.
+/// Renews or revokes a certificate of the running lariat.
 pub(super) fn change_certificate(
     change: CertificateChange,
     NamedCertificate { name, socket }: NamedCertificate,
@@ -327,7 +327,7 @@ pub(super) fn change_certificate(
     }
 }
 
-/// The certificate in a document, or which one may have been meant.
+/// Finds the certificate in a document; an error suggests the one that may have been meant.
 fn certificate_in<'d>(
     document: &'d StatusDocument,
     name: &str,

@@ -1,5 +1,5 @@
-//! Other programs whose place Lariat takes: `lariat import` of their configurations, and what to
-//! write in place of their words.
+//! Other programs that Lariat replaces: `lariat import` of their configurations, and hints for
+//! users who type their options.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -57,7 +57,7 @@ pub(super) fn import(
         }
         Err(error) => {
             console.error(format_args!("cannot write {name}: {error}"));
-            // A part of a configuration would be in the way of the next attempt.
+            // A partial configuration would hinder the next attempt.
             let _ = fs::remove_file(output);
             Exit::Failed
         }
@@ -108,8 +108,8 @@ use wire::address::{AddressError, Endpoint};
 /// Commands that take the path of a configuration.
 const OF_A_FILE: [&str; 6] = ["serve", "check", "status", "reload", "upgrade", "drain"];
 
-/// The hint about a word that is no argument, as users of nginx, HAProxy, hitch and service scripts
-/// type it. `line` is all that was typed behind the program's name.
+/// Returns the hint about a word that is no argument, as users of nginx, HAProxy, hitch and service
+/// scripts type it. `line` is the command line behind the program's name.
 pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
     let word = word.split('=').next().unwrap_or(word);
     let place = line.iter().position(|one| one.starts_with(word))?;
@@ -122,7 +122,7 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
     let file = file_of(line).unwrap_or("FILE");
     let is_test = |one: &String| ["-t", "-T", "--test", "test", "configtest"].contains(&&**one);
     let serve = if line.iter().any(is_test) { "check" } else { "serve" };
-    // Of `haproxy -c -f FILE`, and of `nginx -c FILE`.
+    // The option of `haproxy -c -f FILE`, or of `nginx -c FILE`.
     let is_check = next.is_none_or(|next| next.starts_with('-'));
     let hint = match (whole, next) {
         ("start" | "run", _) => {
@@ -181,7 +181,7 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
     Some(hint)
 }
 
-/// The configuration among these words, if one is named.
+/// Returns the configuration among these words, if one is named.
 fn file_of(line: &[String]) -> Option<&str> {
     let named = line.iter().filter_map(|word| word.strip_prefix("--config="));
     let files = line.iter().map(String::as_str).filter(|word| is_file(word));

@@ -1,4 +1,4 @@
-//! `lariat serve`: until told to stop; and who listens already at an address that is taken.
+//! `lariat serve`: serves until ordered to stop; also finds the listener at a taken address.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     run_and_tell(config, console, tell)
 }
 
-/// The same with a function that is called once all addresses are listened at.
+/// Serves, and calls a function once all addresses are listened at.
 pub(super) fn run_and_tell(
     config: ConfigSource,
     console: Console,
@@ -46,7 +46,7 @@ pub(super) fn run_and_tell(
     end_of(ended, console)
 }
 
-/// The lariat that listens at this address, if it answers at that status socket.
+/// Finds the lariat that listens at this address, if it answers at that status socket.
 fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     let path = control::socket(socket).ok()?;
     let answer = control::ask(&path).ok()?;
@@ -72,7 +72,7 @@ fn holder(socket: &StatusSocket, address: &Address) -> Option<String> {
     ))
 }
 
-/// The lariat that listens at this address, wherever its status socket is.
+/// Finds the lariat that listens at this address, wherever its status socket is.
 fn holder_of_another(address: &Address) -> Option<String> {
     let Address::Ip(address) = address else {
         return None;
@@ -115,7 +115,7 @@ pub(super) fn tell(started: &Started) {
     notice(format_args!("the worker process {}", started.rights));
 }
 
-/// Says why the supervisor ended, and what that means for the program.
+/// Writes why the supervisor ended, and returns the exit code that this means.
 pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
     let Err(failure) = ended else {
         return Exit::Success;
@@ -138,7 +138,7 @@ fn exit_of(failure: &Failure) -> Exit {
     }
 }
 
-/// The one who started the program reads the standard error; its log daemon is told as well.
+/// Reports a failure on the standard error, for the starter of the program, and to its log daemon.
 fn report(failure: &Failure, console: Console) {
     let texts: Vec<_> = match failure {
         Failure::Config(diagnostics) => diagnostics.iter().map(ToString::to_string).collect(),
@@ -160,7 +160,7 @@ fn report(failure: &Failure, console: Console) {
     }
 }
 
-/// The supervisors that run on this host, or in this container, as `/proc` shows them; but for this
+/// Returns the supervisors on this host, or in this container, as `/proc` shows them; except this
 /// process.
 fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
     let numbers = fs::read_dir("/proc")?.filter_map(|entry| {
@@ -183,7 +183,7 @@ fn serves(pid: u32) -> bool {
     command.is_some_and(|command| [&b"serve"[..], b"hitch"].contains(&command))
 }
 
-/// The command line that a process was started by: words apart by spaces.
+/// Returns the command line that a process was started by: words apart by spaces.
 pub(crate) fn command_line(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);
@@ -191,8 +191,8 @@ pub(crate) fn command_line(pid: u32) -> String {
     line(&words.join(" ")).to_string()
 }
 
-/// The supervisor that listens at an address, or at all of the host's with that port. Only root
-/// finds it: the descriptors of a process that forbids memory images are root's to see.
+/// Finds the supervisor that listens at an address, or at all of the host's with that port. Only
+/// root finds it: the descriptors of a process that forbids memory images are root's to see.
 pub(crate) fn listening_at(address: SocketAddr) -> Option<Process> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
     let texts = tables.iter().flatten();
@@ -208,7 +208,7 @@ pub(crate) fn listening_at(address: SocketAddr) -> Option<Process> {
     supervisors().ok()?.find(has_one)
 }
 
-/// The sockets of a table (proc_pid_net(5)) that listen there, as links to them are called.
+/// Returns the sockets of a table (proc_pid_net(5)) that listen there, as links to them are called.
 fn listeners(table: &str, address: SocketAddr) -> Vec<String> {
     let words = |bytes: &[u8]| -> String {
         let each = bytes.as_chunks().0.iter();
@@ -231,7 +231,7 @@ fn listeners(table: &str, address: SocketAddr) -> Vec<String> {
     found.collect()
 }
 
-/// A socket's state in the kernel's tables: TCP_LISTEN.
+/// State of a listening socket in the kernel's tables: TCP_LISTEN.
 const LISTENS: &str = "0A";
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
                 continue;
             };
             let address = listener.local_addr().unwrap();
-            // It has the same port and does not listen.
+            // This socket has the same port and does not listen.
             let _client = TcpStream::connect(address).unwrap();
             let text = fs::read_to_string(format!("/proc/net/{table}")).unwrap();
             let found = listeners(&text, address);

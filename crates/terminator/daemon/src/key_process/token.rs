@@ -1,8 +1,8 @@
 //! Keys in tokens, by PKCS #11: the library, the token, the key that a URI names, and signatures.
 //!
-//! Owns what the standard leaves to its callers: which token and key is meant, and the forms of
-//! signatures that TLS wants. The library is another's code, which may do anything to this process;
-//! nothing else is in it but keys.
+//! Handles what the standard leaves to its callers: selection of the token and key, and the forms
+//! of signatures that TLS uses. The library is foreign code, which may do anything to this process;
+//! the process therefore holds nothing but keys.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,18 +21,17 @@ use cryptoki::types::AuthPin;
 use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroizing;
 
-/// The library that speaks to all tokens that p11-kit knows, by the name that the dynamic linker
-/// finds it by.
+/// Library that speaks to all tokens known to p11-kit, by its name for the dynamic linker.
 pub(crate) const DEFAULT_MODULE: &str = "p11-kit-proxy.so";
 
-/// The libraries in use: each is initialised once in a process.
+/// Libraries in use: each is initialised once in a process.
 #[derive(Default)]
 pub(crate) struct Modules {
     by_path: HashMap<String, Pkcs11>,
-    /// The PINs that tokens have refused. Nobody may try again and again: tokens lock them after a
-    /// few tries.
+    /// PINs that tokens have refused. They are not retried, because tokens lock them after a few
+    /// tries.
     refused: Vec<(Slot, Zeroizing<String>)>,
-    /// The last key was not opened because of its PIN.
+    /// Whether the last key was not opened because of its PIN.
     pub(crate) has_refused_pin: bool,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct OpenTokenKey {
     module: Pkcs11,
     slot: Slot,
     key: ObjectHandle,
-    /// The one that has logged in: while it stands, so do the others' rights.
+    /// Session that has logged in: while it stands, so do the others' rights.
     _session: std::sync::Mutex<Session>,
 }
 
@@ -49,17 +48,17 @@ thread_local! {
     static SESSIONS: RefCell<HashMap<Slot, Session>> = RefCell::default();
 }
 
-/// The reason why there is no signature.
+/// Reason why there is no signature.
 #[derive(Debug)]
 pub(crate) enum TokenFault {
-    /// The key cannot sign so.
+    /// The key cannot make such a signature.
     Unfit,
-    /// The token or the library is not there any more, or its session is not: a sentence.
+    /// The token, the library or the session is gone: a sentence.
     Lost(String),
 }
 
 impl Modules {
-    /// The key that a URI names. An error is a sentence with its hint.
+    /// Opens the key that a URI names. An error is a sentence with its hint.
     pub(crate) fn open(
         &mut self,
         uri: &Pkcs11Uri,
@@ -177,11 +176,11 @@ fn is_meant(uri: &Pkcs11Uri, slot: Slot, token: &TokenInfo) -> bool {
         && uri.slot_id.is_none_or(|id| id == slot.id())
 }
 
-/// An error is a sentence with its hint, and whether it is the PIN that was refused.
+/// Logs in. An error is a sentence with its hint, and whether the PIN was refused.
 fn log_in(module: &Pkcs11, slot: Slot, session: &Session, pin: &str) -> Result<(), (String, bool)> {
     let login = session.login(UserType::User, Some(&AuthPin::from(pin.to_owned())));
     let (why, is_pin) = match login {
-        // Another key of the token.
+        // Another key of the token has logged in.
         Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => return Ok(()),
         Err(Error::Pkcs11(RvError::PinIncorrect | RvError::PinLenRange, _)) => {
             let left = module.get_token_info(slot).ok().filter(TokenInfo::user_pin_final_try);
@@ -198,7 +197,7 @@ fn log_in(module: &Pkcs11, slot: Slot, session: &Session, pin: &str) -> Result<(
     Err((format!("{why}\n{hint}"), is_pin))
 }
 
-/// The library's words, without those of the crate between.
+/// Returns the library's error text, without that of the crate in between.
 fn words_of(error: &Error) -> String {
     match error {
         Error::Pkcs11(code, function) => format!("C_{function:?} says {code:?}"),
@@ -208,7 +207,7 @@ fn words_of(error: &Error) -> String {
 }
 
 impl OpenTokenKey {
-    /// The signature of a message in a scheme of TLS (RFC 8446 section 4.2.3).
+    /// Signs a message in a scheme of TLS (RFC 8446 section 4.2.3).
     pub(crate) fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, TokenFault> {
         let form = SignatureForm::of(scheme).ok_or(TokenFault::Unfit)?;
         let (mechanism, bytes) = form.of_message(message);
@@ -225,7 +224,7 @@ impl OpenTokenKey {
     }
 }
 
-/// A fault of the key or the mechanism comes again with another session too.
+/// Classifies an error: faults of the key or the mechanism recur with another session.
 fn fault_of(error: Error) -> TokenFault {
     use RvError::{
         FunctionNotSupported, KeyFunctionNotPermitted, KeySizeRange, KeyTypeInconsistent,
@@ -245,8 +244,8 @@ fn fault_of(error: Error) -> TokenFault {
     }
 }
 
-/// A scheme of TLS in the terms of the standard. The token gets hashes, so that messages need not
-/// go to it.
+/// Scheme of TLS in the terms of the standard. The token gets hashes, so that messages need not go
+/// to it.
 #[derive(Clone, Copy)]
 enum SignatureForm {
     Ecdsa(Hash),
@@ -314,7 +313,7 @@ impl Hash {
         PkcsPssParams { hash_alg, mgf, s_len: u64::from(length).into() }
     }
 
-    /// The beginning of DigestInfo in DER (RFC 8017 section 9.2, note 1).
+    /// Returns the beginning of DigestInfo in DER (RFC 8017 section 9.2, note 1).
     fn digest_info(self) -> &'static [u8] {
         match self {
             Self::Sha256 => b"\x301\x30\x0d\x06\x09`\x86H\x01e\x03\x04\x02\x01\x05\0\x04\x20",
@@ -324,7 +323,7 @@ impl Hash {
     }
 }
 
-/// Two numbers of the same length as a SEQUENCE of INTEGERs (RFC 8422 section 5.4).
+/// Encodes two numbers of the same length as a SEQUENCE of INTEGERs (RFC 8422 section 5.4).
 fn der(numbers: &[u8]) -> Vec<u8> {
     let (one, other) = numbers.split_at(numbers.len() / 2);
     let both: Vec<u8> = [one, other].into_iter().flat_map(integer).collect();
@@ -340,7 +339,7 @@ fn integer(number: &[u8]) -> Vec<u8> {
     [&element(2, digits.len() + zero.len()), zero, digits].concat()
 }
 
-/// The header of an element of less than 256 bytes.
+/// Returns the header of an element of less than 256 bytes.
 fn element(tag: u8, length: usize) -> Vec<u8> {
     let short = length as u8;
     if length < 0x80 { vec![tag, short] } else { vec![tag, 0x81, short] }

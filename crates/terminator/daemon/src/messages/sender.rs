@@ -1,10 +1,10 @@
-//! The way of messages to a log daemon, on which nobody waits.
+//! Sends messages to a log daemon, without making callers wait.
 //!
-//! A thread sends what is queued. Owns what becomes of messages that the daemon does not take: they
-//! go to the standard error instead, so that none is lost while somebody reads that.
+//! A thread sends queued messages. Messages that the daemon does not take go to the standard error
+//! instead, so that none is lost while somebody reads that.
 //!
-//! A [`Collector`] is the daemon as one process reaches it: it says which errors mean what and
-//! never waits itself; what is done about them is its callers', none of whom may wait for it.
+//! A [`Collector`] is one process's connection to the daemon: it classifies errors and never waits
+//! itself; handling them is its callers' task, none of whom may wait for the daemon.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,17 +17,17 @@ use sys::{log_socket, process};
 use telemetry::form::{Facility, Origin, complete_journal, complete_syslog};
 use telemetry::message::{Level, Message};
 
-/// Messages that wait for the thread. A reload says a few; a host whose servers all go down says
-/// some hundred at once.
+/// Messages that wait for the thread. A reload sends a few; a host whose servers all go down some
+/// hundred at once.
 const WAITING_MAX: usize = 1024;
 
-/// How long the thread waits for room in a daemon's queue: one that reads makes some within this.
+/// Time the thread waits for room in a daemon's queue: a daemon that reads makes some within this.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How long a daemon's host may take to refuse a message: within that it is known which one it is.
+/// Time a daemon's host has to refuse a message: within it the refused message is known.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// The pause between looks for a place in a full queue.
+/// Pause between two attempts to find a place in a full queue.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Said {
     }
 }
 
-/// The thread's other end. The thread ends when this is dropped and all has been sent.
+/// Handle of the thread, which ends when this is dropped and all has been sent.
 #[derive(Debug)]
 pub(crate) struct MessageSender {
     pub(crate) daemon: LogDaemon,
@@ -53,15 +53,15 @@ pub(crate) struct MessageSender {
 #[derive(Debug)]
 enum Item {
     Said(Said),
-    /// To be dropped once all before it is sent.
+    /// Sender to drop once all earlier messages are sent.
     Flush(SyncSender<()>),
 }
 
 impl MessageSender {
-    /// Starts to send. `otherwise` gets what the daemon does not take, and what is said of it.
+    /// Starts to send. `otherwise` gets messages that the daemon does not take, and reports on it.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn start(
         daemon: LogDaemon,
         otherwise: impl FnMut(&Said) + Send + 'static,
@@ -74,12 +74,12 @@ impl MessageSender {
         Ok(Self { daemon, queue })
     }
 
-    /// Leaves a message to the thread; `false` = it finds no place.
+    /// Queues a message for the thread; `false` if the queue is full.
     pub(crate) fn send(&self, said: Said) -> bool {
         self.queue.try_send(Item::Said(said)).is_ok()
     }
 
-    /// Waits until all is sent, but not long.
+    /// Waits until all is sent, up to a time limit.
     pub(crate) fn flush(&self, time_max: Duration) {
         let until = Instant::now() + time_max;
         let (done, is_done) = sync_channel(0);
@@ -108,7 +108,7 @@ impl<F: FnMut(&Said)> Way<F> {
     fn send_all(&mut self, items: &Receiver<Item>) {
         loop {
             let item = items.try_recv().or_else(|_| {
-                // Nothing follows at once that would hear that the last one was refused.
+                // No later message would receive the refusal of this last one.
                 self.confirm_last();
                 items.recv()
             });
@@ -162,12 +162,12 @@ impl<F: FnMut(&Said)> Way<F> {
         (self.otherwise)(said);
     }
 
-    /// Once it takes messages again.
+    /// Reports diverted messages once the daemon takes messages again.
     fn say_diverted(&mut self, time_us: u64) {
         let diverted = std::mem::take(&mut self.diverted);
         if diverted > 0 {
             let text = format!("{diverted} messages went to the standard error: it was away");
-            // That they did has been said there.
+            // The standard error already has the report.
             let _ = self.send(&Said { time_us, level: Level::Notice, text });
         }
     }
@@ -179,7 +179,7 @@ impl<F: FnMut(&Said)> Way<F> {
                 self.collector = None;
                 if let Some(last) = self.last.take().filter(|_| is_late) {
                     self.divert(&last, &why.to_string());
-                    // It is not known whether it is there now.
+                    // Whether the daemon is there now is unknown.
                     return Err(why.to_string());
                 }
             }
@@ -197,7 +197,7 @@ impl<F: FnMut(&Said)> Way<F> {
             Some(collector) => collector,
             None => connect(&self.daemon)?,
         };
-        // One that had no room just now is not waited for again.
+        // A daemon that had no room just now is not waited for again.
         let time_max = if self.diverted == 0 { ROOM_TIME_MAX } else { Duration::ZERO };
         let until = Instant::now() + time_max;
         let mut sent = loop {
@@ -209,7 +209,7 @@ impl<F: FnMut(&Said)> Way<F> {
             let _ = log_socket::wait_for_room(&collector, left);
         };
         if sent.is_ok() && self.diverted > 0 {
-            // Else it would be said to be back whenever a network takes a message.
+            // Else every message that a network takes would count as the daemon's return.
             sent = collector.confirm(CONFIRM_TIME_MAX).map_err(not_late);
         }
         self.collector = Some(collector);
@@ -225,7 +225,7 @@ fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
     connected.map_err(|why| Refusal::Away { why, is_late: false })
 }
 
-/// The refusal of the message itself, not of an earlier one.
+/// Returns the refusal as one of the message itself, not of an earlier one.
 fn not_late(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Away { why, .. } => Refusal::Away { why, is_late: false },
@@ -245,7 +245,7 @@ fn sentence(refusal: Refusal) -> String {
 pub(crate) struct Collector {
     socket: OwnedFd,
     protocol: Protocol,
-    /// Whether an error may be the answer to an entry before (ICMP, RFC 1122, 4.1.3.3).
+    /// Whether an error may be the answer to an earlier entry (ICMP, RFC 1122, 4.1.3.3).
     hears_late: bool,
 }
 
@@ -260,16 +260,16 @@ pub(crate) enum Refusal {
     Full,
     Away {
         why: io::Error,
-        /// Whether that is the answer to the entry before, which did not arrive either. The socket
+        /// Whether the error answers the previous entry, which did not arrive either. The socket
         /// can still be used.
         is_late: bool,
     },
-    /// It can never be sent.
+    /// The entry can never be sent.
     TooLarge(io::Error),
 }
 
 impl Collector {
-    /// By a socket of [`log_socket::open`].
+    /// Wraps a socket of [`log_socket::open`].
     pub(crate) fn new(daemon: &LogDaemon, socket: OwnedFd) -> Self {
         let (protocol, hears_late) = match daemon {
             LogDaemon::Syslog { address, facility } => {
@@ -282,13 +282,13 @@ impl Collector {
         Self { socket, protocol, hears_late }
     }
 
-    /// Sends a line about a connection, without its line feed. `space` is for what is sent.
+    /// Sends a line about a connection, without its line feed. `space` is scratch for the entry.
     pub(crate) fn send_line(&self, line: &[u8], space: &mut Vec<u8>) -> Result<(), Refusal> {
         match &self.protocol {
             Protocol::Syslog(facility, origin) => complete_syslog(line, *facility, origin, space),
             Protocol::Journal => complete_journal(line, space),
         }
-        // It is far shorter than a datagram may be. The worker process could make no file.
+        // The line is far shorter than a datagram may be. The worker process could make no file.
         let sent = log_socket::send_entry(&self.socket, space);
         sent.map_err(|error| self.refusal(error))
     }
@@ -302,8 +302,7 @@ impl Collector {
         refused.map_err(|error| self.refusal(error))
     }
 
-    /// Sends something that is said. If it has several entries, some may have been sent before an
-    /// error.
+    /// Sends a message. If it has several entries, some may have been sent before an error.
     pub(crate) fn send_message(&self, message: &Message<'_>) -> Result<(), Refusal> {
         let sent = match &self.protocol {
             Protocol::Syslog(facility, origin) => {
@@ -312,7 +311,7 @@ impl Collector {
                     if let Err(error) = log_socket::send_entry(&self.socket, entry) {
                         let mut refusal = self.refusal(error);
                         if let Refusal::Away { is_late, .. } = &mut refusal {
-                            // Later ones answer to those of this message.
+                            // Later errors answer entries of this message.
                             *is_late &= number == 0;
                         }
                         return Err(refusal);
@@ -346,7 +345,7 @@ impl Collector {
 }
 
 impl AsFd for Collector {
-    /// Writable when it may take another entry.
+    /// Descriptor that is writable when it may take another entry.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -397,7 +396,7 @@ mod tests {
         let diverted = received(&socket);
         assert!(diverted.contains("MESSAGE=2 messages went to the standard error"));
         assert!(diverted.starts_with("PRIORITY=5\n"), "{diverted}");
-        // Another takes its place.
+        // Another daemon takes its place.
         drop(socket);
         std::fs::remove_file(&path).unwrap();
         let socket = UnixDatagram::bind(&path).unwrap();

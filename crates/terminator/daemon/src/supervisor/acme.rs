@@ -1,13 +1,13 @@
-//! Certificates that come by ACME, as the supervisor has them: the process that speaks to
-//! authorities, what is stored, and what authorities are answered.
+//! The supervisor's part of certificates obtained by ACME: the process that speaks to authorities,
+//! stored files, and the answers to authorities.
 //!
-//! Owns the life of that process, what is known of each certificate, and the order in which files
-//! are stored. What is asked of authorities when is the process's; `certificates` says what its
-//! answers lead to; files are touched by readers (`crate::acme_folder`, `crate::acme_hook`).
+//! Handles the life of that process, the known state of each certificate, and the order in which
+//! files are stored. The schedule of requests to authorities is the process's task; `certificates`
+//! acts on its answers; readers touch the files (`crate::acme_folder`, `crate::acme_hook`).
 //!
-//! **A certificate is not lost**: one that was issued is stored before it is served, and stored
-//! again and again while the disk takes nothing; then the configuration is read anew, as by any
-//! other reload. Whichever process dies, the next one begins with what is on the disk.
+//! **A certificate is not lost**: an issued one is stored before it is served, and storing is
+//! retried while the disk takes nothing; then the configuration is read anew, as by any other
+//! reload. Whichever process dies, the next one begins with what is on the disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -45,21 +45,22 @@ const ACME: Program = Program {
     has_environment: false,
 };
 
-/// From one attempt to store what the disk did not take, or to serve what a reload was refused
-/// for, to the next.
+/// Pause between two attempts to store what the disk did not take, or to serve what a reload was
+/// refused for.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(60);
 
-/// From one look for overdue certificates to the next.
+/// Pause between two checks for overdue certificates.
 const OVERDUE_PAUSE: Duration = Duration::from_secs(60);
 
-/// The first certificate is overdue after so long: DNS and ports may take a while to be set up.
+/// Time after which the first certificate is overdue: DNS and ports may take a while to be set up.
 const MISSING_TIME: Duration = Duration::from_secs(3600);
 
-/// A certificate is overdue once less than this part of its life is left: it is ordered when a
-/// third is, or when its authority suggests, which is about the same.
+/// Divisor of a certificate's life; with less than this part left it is overdue. It is ordered with
+/// a third left, or when its authority suggests, which is about the same.
 const OVERDUE_PART: i64 = 5;
 
-/// Files that wait to be stored. The process may not fill our memory; more are left out, and said.
+/// Maximum files that wait to be stored, which bounds memory; further ones are dropped and
+/// reported.
 const STORES_MAX: usize = 4096;
 
 pub(super) struct Acme {
@@ -74,21 +75,21 @@ pub(super) struct Acme {
     pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
-    /// When the next process is started, after one has died.
+    /// Time of the next process's start, after one has died.
     pub(super) starts: Option<Instant>,
-    /// The first is being stored, or will be.
+    /// Files to store; the first is being stored, or will be.
     pub(super) waiting: VecDeque<WaitingFile>,
     pub(super) is_storing: bool,
     pub(super) stores: Option<Instant>,
     pub(super) challenges: PendingChallenges,
     pub(super) sharing: SharingHost,
-    /// For the folder.
+    /// Readers that work on the folder.
     pub(super) readers: Readers,
-    /// When the configuration is read again, if what has come is not served by then.
+    /// Time to read the configuration again, if new certificates are not served by then.
     pub(super) reloads: Option<Instant>,
-    /// When certificates are looked at again, if there are any.
+    /// Time of the next check of certificates, if there are any.
     pub(super) looks: Option<Instant>,
-    /// Since when there is no certificate for an entry.
+    /// Time since which an entry has no certificate.
     missing: BTreeMap<String, Instant>,
     fences: Fences,
     pub(super) sender: EventSender,
@@ -130,7 +131,7 @@ impl Acme {
             .min()
     }
 
-    /// The contents of the folder, as far as known, for a program that comes back.
+    /// Returns the known contents of the folder, for a program that comes back.
     pub(super) fn found(&self) -> FoundAcme {
         let pairs = |map: &BTreeMap<String, String>| {
             map.iter().map(|(name, text)| (name.clone(), text.clone())).collect()
@@ -151,12 +152,12 @@ impl Acme {
         self.starts = None;
     }
 
-    /// A plan is served that says this.
+    /// Follows a newly served plan.
     pub(super) fn follow(&mut self, prepared: &PreparedAcme) {
         self.options = prepared.options.clone();
         self.reloads = None;
         if self.statuses.is_empty() {
-            // The program before had not stored them yet.
+            // The previous program had not stored these files yet.
             self.waiting.extend(prepared.found.waiting.iter().cloned());
         }
         let PreparedAcme { options, found, .. } = prepared;
@@ -192,8 +193,8 @@ impl Acme {
         self.send_all();
     }
 
-    /// Takes the accounts and states on the disk that are not known better already; what is damaged
-    /// begins anew.
+    /// Takes accounts and states from the disk unless newer ones are known; damaged ones begin
+    /// anew.
     fn take_up(&mut self, found: &FoundAcme) {
         for (name, text) in &found.states {
             if self.states.contains_key(name) {
@@ -226,7 +227,7 @@ impl Acme {
         }
     }
 
-    /// Notes which certificates are overdue, and says it of each once. `true` = something is new.
+    /// Notes overdue certificates, and reports each once. Returns whether there is a new one.
     pub(super) fn look_for_overdue(&mut self, now: Instant) -> bool {
         self.looks = (!self.options.entries.is_empty()).then(|| now + OVERDUE_PAUSE);
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -262,7 +263,7 @@ impl Acme {
         is_new
     }
 
-    /// Tells the process all, and starts it if it is not there.
+    /// Sends everything to the process, and starts it if it is not running.
     pub(super) fn send_all(&mut self) {
         if self.process.is_none() {
             if self.starts.is_some() {
@@ -289,7 +290,7 @@ impl Acme {
 
     fn start(&mut self) -> io::Result<()> {
         self.processes += 1;
-        // The numbers of the one before are used again.
+        // The previous process's numbers are used again.
         self.waiting.iter_mut().for_each(|one| one.asked.clear());
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Acme(number, heard));
@@ -320,7 +321,7 @@ impl Acme {
         entries.any(|one| one.name == name && one.keys.iter().any(|kind| kind == key))
     }
 
-    /// When the life of the newest begins that is served, or is about to be.
+    /// Returns the beginning of the life of the newest certificate that is served, or soon will be.
     pub(super) fn begin_of(&self, name: &str, key: &str) -> Option<i64> {
         let waiting = self.waiting.iter().filter_map(|one| one.issued.as_ref());
         let all = self.certificates.iter().chain(waiting);
@@ -328,8 +329,8 @@ impl Acme {
         its.map(|(_, one)| one.not_before).max()
     }
 
-    /// Some of the certificates that are served, and the next ones with the next call: name, kind
-    /// of key, beginning.
+    /// Returns some of the served certificates, and the next ones with the next call: name, kind of
+    /// key, beginning.
     pub(super) fn page_of_certificates(&mut self) -> Vec<(String, String, i64)> {
         let page = self.sharing.next_page(self.certificates.len());
         let page = self.certificates.get(page).into_iter().flatten();
@@ -338,7 +339,7 @@ impl Acme {
 
     fn entry(&self, one: &AcmeEntry) -> WantedCertificate {
         let roots = one.roots.iter();
-        // One that the disk has not taken yet is not ordered again.
+        // A certificate that the disk has not taken yet is not ordered again.
         let waiting: Vec<_> = self.waiting.iter().filter_map(|one| one.issued.as_ref()).collect();
         let is_newer = |(name, on_disk): &&(String, ServedCertificate)| {
             waiting.iter().any(|(of, one)| of == name && one.key == on_disk.key)
@@ -370,7 +371,7 @@ impl Acme {
         }
     }
 
-    /// The process has died, or is not to live on.
+    /// Handles the process's death or an error that requires its end.
     pub(super) fn is_gone(&mut self, why: &str) {
         let pause = self.backoff.died(Instant::now());
         warn(format_args!(
@@ -388,7 +389,7 @@ impl Acme {
         issued: Option<(String, ServedCertificate)>,
         asks: Option<u64>,
     ) {
-        // It takes the place of an older one that waits; the first may be under way.
+        // The new file replaces an older waiting one; the first may be under way.
         let first = usize::from(self.is_storing);
         let of_path = |one: &WaitingFile| one.path == path;
         let later = self.waiting.iter().skip(first).position(of_path);
@@ -404,7 +405,7 @@ impl Acme {
         self.store();
     }
 
-    /// Answers whether what was asked about is on the disk: it is, or why not.
+    /// Answers requests whether files are on the disk: they are, or why not.
     pub(super) fn answer(&mut self, asked: Vec<u64>, failure: Option<&str>) {
         for id in asked {
             self.send(match failure {
@@ -414,7 +415,7 @@ impl Acme {
         }
     }
 
-    /// Whether one has come for each kind of key, and the disk takes none of them.
+    /// Whether a certificate was issued for each kind of key, and the disk takes none of them.
     pub(super) fn is_held_up(&self, name: &str) -> bool {
         let waits = |key: &String| {
             let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());
@@ -425,13 +426,13 @@ impl Acme {
             && entry.is_some_and(|entry| entry.keys.iter().all(waits))
     }
 
-    /// Whether one has come that is not on the disk yet.
+    /// Whether a certificate was issued that is not on the disk yet.
     pub(super) fn waits(&self, name: &str) -> bool {
         let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());
         issued.any(|(of, _)| of == name)
     }
 
-    /// Stores the first that waits.
+    /// Stores the first waiting file.
     pub(super) fn store(&mut self) {
         if self.is_storing || self.stores.is_some() {
             return;

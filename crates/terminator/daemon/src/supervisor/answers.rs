@@ -50,7 +50,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// A worker process has said something without an order.
+    /// Handles a message that the worker process sent without an order.
     fn told(&mut self, answer: Answer) {
         match answer {
             Answer::Notified(text) => self.notified(&text),
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
         if self.phase == Phase::Starting {
             return Err(Failure::Rights(message));
         }
-        // One before it could: the host must have changed.
+        // A previous one could: the host must have changed.
         error(message);
         self.child_is_gone()
     }
@@ -93,7 +93,7 @@ impl Supervisor<'_> {
                 self.warnings.extend(answered(warnings));
                 return self.commit();
             }
-            // An answer that nothing asked for.
+            // An answer without a request.
             Phase::Serving => return,
             Phase::Starting => {
                 say_warnings(warnings);
@@ -117,16 +117,16 @@ impl Supervisor<'_> {
         self.reload_if_asked();
     }
 
-    /// A large plan on a busy host takes minutes. The worker process must not be ended for that,
-    /// because its connections would end as well. One in an attacker's hands may say so for ever,
-    /// so this has an end.
+    /// Extends the deadline of a plan under construction. A large plan on a busy host takes
+    /// minutes, and ending the worker process would end its connections too. A compromised process
+    /// may report this endlessly, so the extension is limited.
     fn builds_still(&mut self) {
         if let Some((due, Due::Answer { at_latest })) = &mut self.due {
             *due = (Instant::now() + ANSWER_TIME_MAX).min(*at_latest);
         }
     }
 
-    /// Whether the worker process has been told that plan, and has not answered.
+    /// Whether the worker process was sent that plan, and has not answered.
     fn is_asked_to_build(&self, generation: u64) -> bool {
         let is_told = matches!(self.due, Some((_, Due::Answer { .. })));
         is_told && self.pending.is_some() && generation == self.generation + 1
@@ -165,7 +165,7 @@ impl Supervisor<'_> {
                 Ok(())
             }
             Phase::Serving | Phase::Draining => Ok(()),
-            // The same plan has been served before: the host must have changed.
+            // This plan has been served before: the host must have changed.
             Phase::Restarting => {
                 error(message);
                 self.child_is_gone()
@@ -173,7 +173,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The worker process has died, or is not to live on.
+    /// Handles the worker process's death or an error that requires its end.
     pub(super) fn child_is_gone(&mut self) -> Result<(), Failure> {
         let Some(child) = self.child.take() else {
             return Ok(());
@@ -182,7 +182,7 @@ impl Supervisor<'_> {
         let how = match child.end() {
             Some(status) => status.to_string(),
             None => {
-                // The kernel may still hold its memory of sessions.
+                // The kernel may still hold the process's memory of sessions.
                 self.sessions.forget();
                 "killed, but a call to the kernel holds it".to_owned()
             }
@@ -202,8 +202,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Starts a worker process after one has died. That the host has no process or memory for it
-    /// now counts as a death: it may have in a moment.
+    /// Starts a worker process after one has died. A lack of processes or memory on the host counts
+    /// as a death, because it may pass in a moment.
     pub(super) fn start_again(&mut self) -> Result<(), Failure> {
         if let Err(failure) = self.restore_sockets() {
             error(failure);
@@ -264,7 +264,7 @@ impl Supervisor<'_> {
     pub(super) fn heard_of_earlier(&mut self, number: u64, heard: Heard<Answer>) {
         let is_it = |one: &Earlier| one.child.number() == number;
         let Some(place) = self.earlier.iter().position(is_it) else {
-            // The last words of one that is gone.
+            // Last words of a process that is gone.
             return;
         };
         let drains = !self.earlier.get(place).is_some_and(Earlier::serves);
@@ -302,7 +302,7 @@ impl Supervisor<'_> {
         self.end_if_last();
     }
 
-    /// Kills those that have had their time to drain.
+    /// Kills earlier worker processes that have exceeded their time to drain.
     pub(super) fn earlier_are_late(&mut self, now: Instant) {
         let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
         for mut one in self.earlier.extract_if(.., is_late) {
@@ -346,8 +346,8 @@ fn warn_of_rights(rights: Rights) {
     warn(format_args!("the worker process {rights}{hint}"));
 }
 
-/// Messages of the worker process about a plan: warnings, but for texts that begin with their
-/// level.
+/// Writes the worker process's messages about a plan: warnings, except for texts that begin with
+/// their level.
 fn say_warnings(warnings: &[String]) {
     labelled(warnings).iter().for_each(|text| say_labelled(text));
 }
@@ -360,8 +360,8 @@ fn labelled(warnings: &[String]) -> Vec<String> {
     warnings.iter().map(label).collect()
 }
 
-/// The same as who asked for the plan is answered, and a status has them: warnings, as a check says
-/// of a plan that can be served. In the log some are errors, because clients notice them.
+/// Returns these warnings for the requester of the plan and the status: all as warnings, as a check
+/// shows those of a valid plan. In the log some are errors, because clients notice them.
 fn answered(warnings: &[String]) -> Vec<String> {
     let plain = |text: &String| text.strip_prefix("error: ").unwrap_or(text).to_owned();
     labelled(&warnings.iter().map(plain).collect::<Vec<_>>())

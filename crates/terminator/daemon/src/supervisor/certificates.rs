@@ -1,6 +1,6 @@
-//! Answers of the process that speaks to authorities, and what they lead to: the answers to
-//! authorities are put in place, in workers and in the DNS, and taken away, something is stored, a
-//! certificate is served, operators are told; and an operator's order about a certificate.
+//! Reactions to answers of the ACME process: puts challenge answers in place, in workers and in the
+//! DNS, and removes them, stores files, serves certificates, and informs operators; also takes an
+//! operator's order about a certificate.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,7 @@ use crate::reader::Task;
 use crate::status_parts::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
 
 impl Supervisor<'_> {
-    /// The plan that is served says which certificates are to be there.
+    /// Follows the served plan, which names the certificates to obtain.
     pub(super) fn follow_acme(&mut self) {
         if self.acme.process.is_none() {
             self.forget_challenges();
@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         self.tell_acme();
     }
 
-    /// Tells the worker process what authorities are answered, and operators shown.
+    /// Sends the worker process the answers for authorities, and the status for operators.
     pub(super) fn tell_acme(&mut self) {
         if self.acme.options.entries.is_empty() {
             return self.tell(&Order::Acme(Vec::new()));
@@ -53,7 +53,7 @@ impl Supervisor<'_> {
 
     pub(super) fn acme_said(&mut self, number: u64, heard: Heard<AcmeReply>) {
         if self.acme.process.as_ref().map(Child::number) != Some(number) {
-            // The last words of the process before.
+            // Last words of the previous process.
             return;
         }
         match heard {
@@ -94,7 +94,7 @@ impl Supervisor<'_> {
             }
             AcmeAnswer::Remove { id } => self.remove_challenge(id),
             AcmeAnswer::Status(status) if is_named(&status.name) => self.acme_status(status),
-            // A reload has taken it out.
+            // A reload has removed it.
             _ => {}
         }
     }
@@ -121,14 +121,14 @@ impl Supervisor<'_> {
             return;
         };
         if is_waiting && status.stage == NOT_STORED {
-            // The disk's news are the ones that count until it has room.
+            // The disk's failure is what counts until there is room.
             return;
         }
         let bounded = |text: &str| printable::line(text).to_string().chars().take(600).collect();
         let failure = news.last_failure.as_deref().map(bounded);
-        // An attempt counts as failed while it is under way; then the failure is the one before.
+        // An attempt counts as failed while it is under way; then the failure is the previous one.
         let failures = if news.stage == WAITING { news.failures } else { status.failures };
-        // Nobody has been heard about it since this program began, or it was another host's.
+        // There was no report about it since this program began, or it was another host's.
         let is_from_before = status.stage.is_empty() || status.stage == ANOTHER_ORDERS;
         let domains = status.domains.join(", ");
         match (&failure, news.failed_at) {
@@ -154,7 +154,7 @@ impl Supervisor<'_> {
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
     }
 
-    /// The disk has what was to be stored, or not.
+    /// Handles the outcome of storing files.
     pub(super) fn acme_stored(&mut self, done: Result<Done, Failure>) {
         self.acme.is_storing = false;
         let of_records = |one: &&WaitingFile| one.path == acme_folder::records_file();
@@ -163,14 +163,14 @@ impl Supervisor<'_> {
         match done {
             Ok(_) => {
                 let stored = self.acme.waiting.pop_front();
-                // Another that waits has more of them.
+                // A later waiting file has more of the records.
                 if has_records && records == 1 {
                     self.records_kept(None);
                 }
                 let (issued, asked) = stored.map(|one| (one.issued, one.asked)).unwrap_or_default();
                 self.acme.answer(asked, None);
                 if let Some((name, _)) = issued {
-                    // Unless the disk has had no room, its process says how far it is.
+                    // Unless the disk has had no room, its process reports the progress.
                     let status = self.acme.statuses.get_mut(&name);
                     if let Some(status) = status.filter(|one| one.stage == NOT_STORED) {
                         WAITING.clone_into(&mut status.stage);
@@ -197,7 +197,7 @@ impl Supervisor<'_> {
             self.acme.store();
         }
         if self.acme.starts.take_if(|at| *at <= now).is_some() {
-            // The next one asks anew for what it needs.
+            // The next process requests anew what it needs.
             self.forget_challenges();
             self.acme.send_all();
         }
@@ -259,7 +259,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// From one look whether a program before's reader lives to the next; its end is known at once.
+/// Time limit of one wait for the reader of a previous program, whose end is noticed at once.
 const READER_LOOK: Duration = Duration::from_secs(3600);
 
 impl Supervisor<'_> {
@@ -297,7 +297,7 @@ impl Supervisor<'_> {
         self.record(hook);
     }
 
-    /// Lets the disk remember a record that may be in the DNS from now on.
+    /// Stores on the disk a record that may be in the DNS from now on.
     fn record(&mut self, hook: Hook) {
         let recorded = &mut self.acme.challenges.recorded;
         if recorded.len() >= CHALLENGES_MAX {
@@ -317,7 +317,7 @@ impl Supervisor<'_> {
         self.acme.keep(acme_folder::records_file(), text, None, None);
     }
 
-    /// The disk has the records, or why not: only what is remembered is put into the DNS.
+    /// Handles the outcome of storing records: only stored ones are put into the DNS.
     pub(super) fn records_kept(&mut self, failure: Option<&str>) {
         let challenges = &mut self.acme.challenges;
         let unrecorded = std::mem::take(&mut challenges.unrecorded);
@@ -336,7 +336,7 @@ impl Supervisor<'_> {
         self.run_hooks();
     }
 
-    /// Takes away what a program before has left in the DNS.
+    /// Removes what a previous program has left in the DNS.
     pub(super) fn clean_records(&mut self, left: &[Hook]) {
         for (place, hook) in (0..).zip(left.iter().take(CHALLENGES_MAX)) {
             let mut entries = self.acme.options.entries.iter();
@@ -356,7 +356,7 @@ impl Supervisor<'_> {
             note(format_args!("the record {record} of an order before is taken out of the DNS"));
             let challenges = &mut self.acme.challenges;
             challenges.recorded.push(hook.clone());
-            // No number of the process that speaks to authorities is so high.
+            // No number of the ACME process is so high.
             let id = u64::MAX - place;
             challenges.hooks.push_back((id, Hook { presents: false, ..hook.clone() }));
             if let Some(reader) = challenges.awaited(id, hook) {
@@ -396,7 +396,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Nobody waits for them any more.
+    /// Drops all challenges, because no process waits for them any more.
     pub(super) fn forget_challenges(&mut self) {
         let challenges = &mut self.acme.challenges;
         challenges.asked.clear();

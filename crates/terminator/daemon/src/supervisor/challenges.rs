@@ -1,4 +1,4 @@
-//! Challenges of authorities: which are in place, and which are on their way there.
+//! Challenges of authorities: those in place, and those being put there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::upgrade::state::HookState;
 use crate::acme_hook::Hook;
 use crate::status_parts::Validations;
 
-/// Challenges at a time: ten orders of 100 names, as many as are under way at once, and some that
-/// are being taken away.
+/// Maximum challenges at a time: ten concurrent orders of 100 names, and some that are being
+/// removed.
 pub(super) const CHALLENGES_MAX: usize = 1200;
 
 /// Characters of a token and of a record's value; authorities have 43 (RFC 8555 section 8).
@@ -22,14 +22,14 @@ const TOKEN_MAX: usize = 128;
 /// Programs that work at a time: a name server's interface may take few.
 const HOOKS_MAX: usize = 4;
 
-/// A program that runs for longer only waits, for name servers or for ever, and others begin.
+/// Time after which a program counts as only waiting, perhaps forever, and others begin.
 const HOOK_WORK_TIME: Duration = Duration::from_secs(10);
 
-/// A challenge as it may be put in place for an entry: of its kind, for a domain of its own, and
-/// bounded. Who asks may be somebody else's by now, or repeat an authority's lies.
+/// Checks that a challenge may be put in place for an entry: its kind, one of the entry's domains,
+/// and bounded sizes. The requester may be compromised, or repeat an authority's lies.
 ///
 /// # Errors
-/// The reason why not, as the end of a sentence.
+/// Fails with the reason, as the end of a sentence.
 pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challenge, &'static str> {
     let is_ours = |name: &str| {
         entry.domains.iter().any(|domain| domain.strip_prefix("*.").unwrap_or(domain) == name)
@@ -72,39 +72,39 @@ pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challen
 
 pub(super) struct RunningHook {
     pub(super) hook: Hook,
-    /// The process that attends to it, once it runs.
+    /// Process that runs the program, once it runs.
     pub(super) reader: Option<u32>,
     works_until: Instant,
 }
 
 #[derive(Default)]
 pub(super) struct PendingChallenges {
-    /// The ones that workers answer, or are to, each with its certificate's name.
+    /// Challenges that workers answer, or will, each with its certificate's name.
     pub(super) answered: BTreeMap<u64, (String, Challenge)>,
     /// Records that are in the DNS, or are being put there.
     pub(super) records: BTreeMap<u64, Hook>,
-    /// The number of the last order to workers.
+    /// Number of the last order to workers.
     pub(super) number: u64,
-    /// Challenges that are in place once workers, here and on other hosts, have taken the order of
-    /// that number: the number, the challenge's, and how long others are waited for.
+    /// Challenges in place once workers, here and on other hosts, have taken an order: the order's
+    /// number, the challenge's, and the deadline of waiting for others.
     pub(super) asked: VecDeque<(u64, u64, Instant)>,
     pub(super) hooks: VecDeque<(u64, Hook)>,
     /// The challenges whose programs run: one at a time for each and for each record, because a
     /// record must not be taken away before it is there, nor once an order that another process
     /// goes on with has put it there again.
     pub(super) running: BTreeMap<u64, RunningHook>,
-    /// Programs that the one before has left to this one.
+    /// Programs left by the previous program.
     pub(super) inherited: Vec<(HookState, Process)>,
-    /// All that may be in the DNS, as the disk is to have it: what is left when this process is
-    /// killed is taken away at the next start.
+    /// All records that may be in the DNS, as the disk must have them: the next start removes what
+    /// is left when this process is killed.
     pub(super) recorded: Vec<Hook>,
-    /// Programs that put records there once the disk has [`Self::recorded`].
+    /// Programs that add records once the disk has [`Self::recorded`].
     pub(super) unrecorded: Vec<(u64, Hook)>,
     pub(super) readers: Readers,
 }
 
 impl PendingChallenges {
-    /// All that workers are to answer, with the order's number: for this host and for others.
+    /// Returns all that workers must answer, with the order's number: for this host and for others.
     pub(super) fn in_place<'a>(
         &'a mut self,
         foreign: impl Iterator<Item = &'a Challenge>,
@@ -125,7 +125,7 @@ impl PendingChallenges {
         (self.number, validations)
     }
 
-    /// The next program, which runs from now on, if there is room for it.
+    /// Starts the next program if there is room for it, and returns it.
     pub(super) fn next_hook(&mut self, now: Instant) -> Option<(u64, Hook)> {
         let working = self.running.values().filter(|one| one.works_until > now).count();
         if working >= HOOKS_MAX || self.running.len() >= HOOK_PROCESSES_MAX {
@@ -145,7 +145,7 @@ impl PendingChallenges {
         Some((id, hook))
     }
 
-    /// The programs that run, for the next program of this process.
+    /// Returns the running programs, for the next program of this process.
     pub(super) fn handed_on(&self) -> Vec<HookState> {
         let running = self.running.values().filter_map(|one| Some((&one.hook, one.reader?)));
         let state = |(hook, reader): (&Hook, u32)| {
@@ -155,8 +155,8 @@ impl PendingChallenges {
         running.map(state).collect()
     }
 
-    /// With what a program before has left to this one. A reader that is gone is not awaited, nor
-    /// is a stranger that has got its number, which may never end.
+    /// Takes programs left by a previous program. Readers that are gone are not awaited, nor are
+    /// unrelated processes that reused their numbers, which may never end.
     pub(super) fn inheriting(hooks: Vec<HookState>) -> Self {
         let living = hooks.into_iter().filter_map(|one| {
             let reader = Process::of(one.reader).ok()?;
@@ -166,8 +166,8 @@ impl PendingChallenges {
         Self { inherited: living.collect(), ..Self::default() }
     }
 
-    /// The process that attends to a program that was left to this one and changes that record: the
-    /// record's next program has to wait for it.
+    /// Returns the process of an inherited program that changes the same record: the record's next
+    /// program has to wait for it.
     pub(super) fn awaited(&mut self, id: u64, hook: &Hook) -> Option<Process> {
         let is_it = |one: &(HookState, Process)| {
             (&one.0.record, &one.0.value) == (&hook.record, &hook.value)
@@ -179,13 +179,13 @@ impl PendingChallenges {
         Some(process)
     }
 
-    /// When there may be room for another program, though none has ended.
+    /// Returns when there may be room for another program, though none has ended.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let working = self.running.values().map(|one| one.works_until).filter(|at| *at > now);
         working.min().filter(|_| !self.hooks.is_empty())
     }
 
-    /// Leaves a record out that nothing has begun to put into the DNS.
+    /// Drops a record that no program has begun to put into the DNS.
     pub(super) fn leave_out(&mut self, id: u64, hook: &Hook) -> bool {
         let before = self.hooks.len() + self.unrecorded.len();
         self.hooks.retain(|(one, waiting)| *one != id || !waiting.presents);

@@ -22,26 +22,26 @@ use crate::handover::{
 };
 use crate::messages::{self, error};
 
-/// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
-/// within a second. One that has not taken one for this long is stuck, and its successor is better.
-/// No signal is answered meanwhile.
+/// Time limit of sending an order. The worker process takes its orders within milliseconds, and a
+/// plan of 10,000 certificates within a second; after this time it is stuck, and its successor is
+/// better. No signal is answered meanwhile.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A process that was killed is gone as soon as its memory is unmapped. One that is still there
-/// after this time is held by a call that no signal breaks off, such as one to a FUSE file system
-/// that does not answer; it runs no instruction of ours any more.
+/// Time limit of reaping. A killed process is gone as soon as its memory is unmapped. After this
+/// time an uninterruptible call holds it, such as one to a FUSE file system that does not answer;
+/// it runs no instruction of ours any more.
 const REAP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Variables of the environment that are handed on; the C library's resolver reads the last two.
+/// Environment variables that are passed on; the C library's resolver reads the last two.
 const VARIABLES: [&str; 3] = ["RUST_BACKTRACE", "LOCALDOMAIN", "RES_OPTIONS"];
 
-/// The kind of process that this program becomes when it starts itself again.
+/// Kind of process that this program becomes when it starts itself again.
 pub(super) struct Program {
     pub(super) argument: &'static str,
     pub(super) name: &'static str,
-    /// The form of messages in both directions.
+    /// Format of messages in both directions.
     pub(super) form: ProcessMessageForm,
-    /// The most bytes of an answer; a process that sends more is taken for broken.
+    /// Maximum bytes of an answer; a process that sends more counts as broken.
     pub(super) answer_bytes_max: usize,
     /// Whether it gets all variables of the environment.
     pub(super) has_environment: bool,
@@ -55,7 +55,7 @@ pub(super) const WORKER: Program = Program {
     has_environment: false,
 };
 
-/// A running process. It is killed and reaped when this is dropped, unless it is another's still.
+/// A running process. Dropping kills and reaps it, unless it still belongs to another program.
 pub(super) struct Child {
     number: u64,
     name: &'static str,
@@ -63,17 +63,17 @@ pub(super) struct Child {
     form: ProcessMessageForm,
     answer_bytes_max: usize,
     is_reaped: bool,
-    /// The program before goes on with it, if this one cannot serve.
+    /// Whether the previous program keeps it if this one cannot serve.
     is_lent: bool,
     channel: Arc<Channel>,
-    /// Ends the thread that listens, between two messages.
+    /// Waker that ends the listening thread, between two messages.
     stop: Arc<Waker>,
 }
 
 /// An order that did not reach its process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendFault {
-    /// The order's fault: no byte of it was sent, and the process is as it was.
+    /// The order is at fault: no byte of it was sent, and the process is unchanged.
     #[error("an order to the worker process cannot be sent: {0}")]
     Unsendable(io::Error),
     /// The process has died, or takes nothing.
@@ -82,7 +82,7 @@ pub(super) enum SendFault {
 }
 
 impl SendFault {
-    /// The channel refuses what is too large before it sends a byte.
+    /// Classifies an error. The channel refuses what is too large before it sends a byte.
     fn of(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidInput => Self::Unsendable(error),
@@ -111,12 +111,12 @@ pub(super) enum Heard<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
     End,
-    /// The thread was told to stop: what comes from now on is the next one's to hear.
+    /// The thread was ordered to stop: further messages are for the next listener.
     Stopped,
 }
 
 impl Child {
-    /// Starts this program again. `hear` is called from a thread.
+    /// Starts this program again. A thread calls `hear`.
     pub(super) fn start<A: DeserializeOwned>(
         number: u64,
         program: &Program,
@@ -130,7 +130,7 @@ impl Child {
             .arg0(program.name)
             .arg(program.argument)
             .stdin(Stdio::from(theirs))
-            // It may be the log, which is handed to the worker process alone.
+            // The standard output may be the log, which only the worker process gets.
             .stdout(Stdio::null())
             .stderr(Stdio::from(messages::standard_error_for_another()?));
         if !program.has_environment {
@@ -156,7 +156,7 @@ impl Child {
         Ok(child)
     }
 
-    /// One that the program before has started, and is that one's still.
+    /// Wraps a process that the previous program has started and still owns.
     pub(super) fn lent(
         (number, pid): (u64, u32),
         program: &Program,
@@ -175,12 +175,12 @@ impl Child {
         })
     }
 
-    /// It is this program's from now on.
+    /// Takes ownership of the process.
     pub(super) fn keep(&mut self) {
         self.is_lent = false;
     }
 
-    /// It is the next program's from now on, if that serves.
+    /// Passes ownership to the next program, if that serves.
     pub(super) fn lend(&mut self) {
         self.is_lent = true;
     }
@@ -245,30 +245,30 @@ impl Child {
         self.channel.send(bundle.bytes(), &[]).map_err(SendFault::Broken)
     }
 
-    /// Ends its channel if it has ended. Otherwise who has a copy of its end (`SCM_RIGHTS`,
-    /// unix(7)) would hide its death, and be told and heard in its place.
+    /// Closes the channel if the process has ended. Otherwise a process that holds a copy of its
+    /// end (`SCM_RIGHTS`, unix(7)) would hide its death, and exchange messages in its place.
     pub(super) fn look_for_end(&self) {
         if process::has_ended(self.pid) {
             self.channel.end();
         }
     }
 
-    /// Kills it; what it said before is still heard, and then its end.
+    /// Kills the process; its earlier messages are still read, and then its end.
     pub(super) fn kill(&self) {
         if !self.is_reaped {
-            // It fails only for one that has ended.
+            // The call fails only for a process that has ended.
             let _ = signal::kill(self.pid);
         }
     }
 
-    /// Ends it at once, if it has not ended, and says how it did; `None` = it has been killed, and
-    /// the kernel is not done with it.
+    /// Ends the process if needed, and returns its status; `None` if it was killed, and the kernel
+    /// is not done with it.
     pub(super) fn end(mut self) -> Option<ExitStatus> {
         self.kill();
         self.reap()
     }
 
-    /// Waits in a thread of its own, which is left behind with a process that does not go.
+    /// Waits in a separate thread, which is left behind with a process that does not go.
     fn reap(&mut self) -> Option<ExitStatus> {
         self.channel.end();
         if std::mem::replace(&mut self.is_reaped, true) {
@@ -292,8 +292,8 @@ impl Drop for Child {
     }
 }
 
-/// A process that says nonsense, which is an error, is as good as dead: what it does next cannot be
-/// known.
+/// Reads messages. A process that sends nonsense, which is an error, counts as dead: its further
+/// actions are unpredictable.
 fn listen<A: DeserializeOwned>(
     channel: &Channel,
     stop: &Waker,
@@ -314,10 +314,10 @@ fn listen<A: DeserializeOwned>(
     }
 }
 
-/// The second start in a row waits so long, each further one twice as long.
+/// Pause before the second start in a row; each further pause is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// No start waits longer: connections queue up meanwhile, and clients give up in seconds.
+/// Maximum pause: connections queue up meanwhile, and clients give up in seconds.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Deaths between which no process lived for [`STEADY_AFTER`].
@@ -325,14 +325,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Backoff {
     pub(super) deaths: u32,
     last: Option<Instant>,
-    /// How they die again and again, for people.
+    /// Description of repeated deaths, for people.
     pub(super) dying: Option<String>,
 }
 
 impl Backoff {
-    /// A process died now: how long to wait before the next is started. It is started in any case:
-    /// what kills it (a client, a store, a full host) may be gone by then, and nobody else would
-    /// serve.
+    /// Records a death and returns the pause before the next start. A start follows in any case:
+    /// the cause (a client, a store, a full host) may be gone by then, and nobody else would serve.
     pub(super) fn died(&mut self, now: Instant) -> Duration {
         let lived = |last: Instant| now.saturating_duration_since(last) > STEADY_AFTER;
         if self.last.is_none_or(lived) {
@@ -398,7 +397,7 @@ impl Earlier {
         self.drains_until.is_none()
     }
 
-    /// It is ours from now on, and to drain.
+    /// Takes ownership of the process and drains it.
     pub(crate) fn drain(&mut self, time: Duration) {
         self.child.keep();
         if !self.serves() {
@@ -406,7 +405,7 @@ impl Earlier {
         }
         self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
         let is_replaced = true;
-        // One that takes no order ends, which is heard.
+        // A process that takes no order ends, which is reported.
         if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
             self.child.kill();
         }

@@ -1,8 +1,8 @@
 //! Key processes of plans that are served no more.
 //!
-//! Owns the rest of their lives: each goes on for the handshakes that began by its plan, answers
-//! for itself meanwhile, and ends with them. It goes on over upgrades, because the worker process
-//! before still asks it. Nobody starts one of these again: this program may not have its keys.
+//! Handles the rest of their lives: each goes on for the handshakes that began with its plan, is
+//! checked meanwhile, and ends with them. It goes on over upgrades, because the earlier worker
+//! process still sends it requests. It is never restarted: this program may not have its keys.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,38 +22,38 @@ pub(super) const KEYS: Program = Program {
     name: KEYS_NAME,
     form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
-    // Libraries of tokens find their configuration by it.
+    // Libraries of tokens find their configuration by the environment.
     has_environment: true,
 };
 
-/// The process of a plan that was replaced goes on for so long at least, and for as long as any
-/// handshake that began by it may take (`timeouts.handshake`, which is shorter by default).
+/// Minimum time that the process of a replaced plan goes on; longer if a handshake that began with
+/// it may take longer (`timeouts.handshake`, which is shorter by default).
 const LINGER_TIME: Duration = Duration::from_secs(60);
 
-/// Processes of plans that were replaced: four times as many as a plan may have. The oldest goes
-/// when there are more, because each holds keys of a plan in memory.
+/// Processes of plans that were replaced: four times as many as a plan may have. More end the
+/// oldest, because each holds keys of a plan in memory.
 const EARLIER_MAX: usize = 4 * (TOKENS_MAX + 1);
 
-/// From one question whether a process goes on to the next.
+/// Pause between two checks whether a process goes on.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A process that has not answered within this time is stopped, or gets no time: it signs nothing.
-/// The thread that answers does nothing else.
+/// Time limit of an answer: a later process is stopped, or gets no CPU time, and signs nothing. The
+/// thread that answers does nothing else.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// One that is late is ended after so much more: another may be better off.
+/// Further time after which a late process is ended, because another may do better.
 pub(super) const LATE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A token's library that hangs ends its process before (8 s).
+/// Time limit of opening keys; a token's library that hangs ends its process before (8 s).
 pub(super) const OPEN_TIME_MAX: Duration = Duration::from_secs(12);
 
 struct EarlierKeyProcess {
     process: Child,
-    /// The number of the worker process that asks it.
+    /// Number of the worker process that uses it.
     worker: u64,
-    /// When no handshake of its plan is left; `None` = when that worker process has ended.
+    /// Time when no handshake of its plan is left; `None` = when that worker process has ended.
     until: Option<Instant>,
-    /// When it is asked whether it goes on, or ended if it has been asked.
+    /// Time of the next check, or of its end if the check is unanswered.
     look: Instant,
     is_asked: bool,
 }
@@ -63,7 +63,7 @@ impl EarlierKeyProcess {
         self.until.map_or(self.look, |until| until.min(self.look))
     }
 
-    /// Whether it goes on; asks it so, if it is time.
+    /// Whether the process goes on; sends a check if it is time.
     fn goes_on(&mut self, now: Instant) -> bool {
         if self.until.is_some_and(|until| until <= now) {
             return false;
@@ -81,16 +81,16 @@ impl EarlierKeyProcess {
             return false;
         }
         (self.is_asked, self.look) = (true, now + ANSWER_TIME_MAX + LATE_TIME_MAX);
-        // One that cannot be asked is about to be heard of.
+        // A process that takes no message is about to be reported as ended.
         let _ = self.process.send(&KeyAsk::AreYouWell, &[]);
         true
     }
 }
 
-/// All of them, the oldest first.
+/// All earlier key processes, the oldest first.
 pub(super) struct EarlierKeyProcesses {
     all: Vec<EarlierKeyProcess>,
-    /// The program before has these until this one serves.
+    /// Processes owned by the previous program until this one serves.
     lent: Vec<EarlierKeyProcess>,
     sender: EventSender,
 }
@@ -108,8 +108,8 @@ impl EarlierKeyProcesses {
         self.all.iter().chain(&self.lent).map(|one| &one.process)
     }
 
-    /// The plan is replaced that the processes sign for; a worker process goes on to ask them. One
-    /// that opens its keys still, and says nothing meanwhile, gets its time.
+    /// Takes the processes of a replaced plan; a worker process goes on to use them. A process that
+    /// is still opening its keys, silent meanwhile, gets its time.
     pub(super) fn extend(
         &mut self,
         processes: impl Iterator<Item = Child>,
@@ -128,7 +128,7 @@ impl EarlierKeyProcesses {
         self.all.drain(..surplus);
     }
 
-    /// Takes up what a program before has handed on, which has it until [`Self::keep_lent`].
+    /// Takes up what a previous program has handed on, which owns it until [`Self::keep_lent`].
     pub(super) fn lend(&mut self, handed_on: Vec<(KeyProcessState, OwnedFd)>) {
         let now = Instant::now();
         self.lent.extend(handed_on.into_iter().filter_map(|(state, channel)| {
@@ -143,7 +143,7 @@ impl EarlierKeyProcesses {
         }));
     }
 
-    /// They are this program's from now on.
+    /// Takes ownership of the processes.
     pub(super) fn keep_lent(&mut self) {
         for mut one in std::mem::take(&mut self.lent) {
             one.process.keep();
@@ -157,7 +157,7 @@ impl EarlierKeyProcesses {
         self.all.drain(..surplus);
     }
 
-    /// Hears the process of that number, if it is one of these.
+    /// Handles a message of the process of that number, if it is one of these.
     pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
         let is_well = matches!(heard, Heard::Answer(KeyReply::Well | KeyReply::Opened(_)));
         self.all.retain(|one| one.process.number() != number || is_well);
@@ -170,19 +170,19 @@ impl EarlierKeyProcesses {
         self.all.retain_mut(|one| one.goes_on(now));
     }
 
-    /// Ends those that no worker process of these asks any more.
+    /// Ends processes that none of these worker processes uses any more.
     pub(super) fn keep_for(&mut self, workers: &[u64]) {
         self.all.retain(|one| workers.contains(&one.worker));
     }
 
-    /// As they are handed on, with the ways to them.
+    /// Returns the processes as they are handed on, with their channels.
     pub(super) fn state(&self) -> impl Iterator<Item = (KeyProcessState, BorrowedFd<'_>)> {
         let state = |one: &EarlierKeyProcess| state_of(&one.process, one.worker, one.until);
         self.all.iter().map(move |one| (state(one), one.process.channel()))
     }
 }
 
-/// The same for the next program.
+/// Returns the state of one process for the next program.
 pub(super) fn state_of(process: &Child, worker: u64, until: Option<Instant>) -> KeyProcessState {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let at = left.map(|left| (clock::monotonic() + left).as_millis());
@@ -212,7 +212,7 @@ mod tests {
             for (number, seconds) in [(1, 10), (2, 100)] {
                 let (end, channel) = channel::pair().unwrap();
                 ends.push(end);
-                // It is nobody's to kill.
+                // Nobody owns the process to kill it.
                 let process = Child::lent((number, 0), &KEYS, channel).unwrap();
                 earlier.extend(std::iter::once(process), 1, Duration::from_secs(seconds));
             }

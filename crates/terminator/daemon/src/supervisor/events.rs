@@ -27,17 +27,17 @@ pub(super) enum Event {
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
     Check(u64, CheckNews),
-    /// The outcome of reading a configuration, and the files that were looked at.
+    /// Outcome of reading a configuration, and the files that were looked at.
     Read(Result<Done, Failure>, Option<Stamps>),
     Watched(u64, Heard<Changed>),
-    /// The log at that path, which was asked for by a signal.
+    /// Log at that path, whose opening was requested by a signal.
     Reopened(PathBuf, Result<Done, Failure>),
     Acme(u64, Heard<AcmeReply>),
     AcmeStored(Result<Done, Failure>),
-    /// A certificate has been read for another host: its name and kind of key.
+    /// A certificate read for another host: its name and kind of key.
     AcmeLoaded(String, String, Result<Done, Failure>),
     Keys(u64, Heard<KeyReply>),
-    /// That of a challenge of that number: whether it was to put a record into the DNS.
+    /// End of the program for a challenge of that number: whether it was to add a DNS record.
     HookEnded(u64, bool, Result<Done, Failure>),
 }
 
@@ -48,17 +48,17 @@ pub(super) struct EventQueue {
     epoll: Epoll,
     events: Events,
     waiting: VecDeque<QueuedEvent>,
-    /// Events that came before a time that is over, and are heard before that is said.
+    /// Number of events that came before an expired deadline, and are handled before it.
     before_end: Option<usize>,
 }
 
-/// An event with the place that it holds in its source's turn, if a thread has left it.
+/// An event, with its place in its source's turn if a thread has sent it.
 struct QueuedEvent {
     event: Event,
     _place: Option<SourcePlace>,
 }
 
-/// The way of one source's events here, and of those that it is cloned for.
+/// Sender of the events of one source and its clones.
 #[derive(Clone)]
 pub(super) struct EventSender {
     queue: SyncSender<QueuedEvent>,
@@ -66,7 +66,7 @@ pub(super) struct EventSender {
     turn: Arc<SourceTurn>,
 }
 
-/// Whether a source has left something that is not yet taken.
+/// Whether a source's event is waiting to be taken.
 #[derive(Default)]
 struct SourceTurn {
     has_left: Mutex<bool>,
@@ -92,15 +92,15 @@ impl Drop for SourcePlace {
 }
 
 impl EventSender {
-    /// Leaves something when what the same source has left before is taken: so a process that
-    /// floods us waits with all but its next two messages, each of limited size, and no other
-    /// source waits for it. Nobody reads it once the supervisor is gone. Not to be called by
-    /// the thread that takes the events; that has [`EventQueue::push`].
+    /// Sends an event once the source's previous one is taken: a process that floods us waits with
+    /// all but its next two messages, each of limited size, and no other source waits for it.
+    /// Events are dropped once the supervisor is gone. Must not be called by the thread that takes
+    /// the events; that has [`EventQueue::push`].
     pub(super) fn send(&self, event: Event) {
         self.has_sent(event);
     }
 
-    /// Sends; `false` = the supervisor is gone.
+    /// Sends an event; `false` if the supervisor is gone.
     fn has_sent(&self, event: Event) -> bool {
         let place = Some(SourceTurn::take(&self.turn));
         let is_sent = self.queue.send(QueuedEvent { event, _place: place }).is_ok();
@@ -115,8 +115,8 @@ impl EventSender {
 /// threads.
 const QUEUE_MAX: usize = 64;
 
-/// That a worker process has ended is heard on its channel, after its last words, which SIGCHLD
-/// bounds.
+/// Signals that become events. A worker process's channel reports its end, after its last words,
+/// which SIGCHLD bounds.
 const SIGNALS: [Signal; 7] = [
     Signal::Child,
     Signal::Hangup,
@@ -128,7 +128,7 @@ const SIGNALS: [Signal; 7] = [
 ];
 
 impl EventQueue {
-    /// From now on signals come here. To be called before the first thread is started.
+    /// Begins to receive signals. Must be called before the first thread is started.
     pub(super) fn open() -> io::Result<Self> {
         let signals = Signals::new(&SIGNALS)?;
         let waker = Arc::new(Waker::new()?);
@@ -147,13 +147,13 @@ impl EventQueue {
         })
     }
 
-    /// The way here for one more source.
+    /// Returns the sender of one more source.
     pub(super) fn sender(&self) -> EventSender {
         EventSender { turn: Arc::default(), ..self.sender.clone() }
     }
 
-    /// The next thing that happened. `None` = the time is over, and what came before has been
-    /// heard: whatever comes without end does not put it off.
+    /// Returns the next event; `None` once the deadline has passed and all earlier events have been
+    /// returned: a flood of events does not postpone it.
     pub(super) fn next(&mut self, until: Option<Instant>) -> io::Result<Option<Event>> {
         Ok(self.next_queued(until)?.map(|queued| queued.event))
     }
@@ -173,7 +173,7 @@ impl EventQueue {
         }
     }
 
-    /// Whether the time is over and what had come by then was taken.
+    /// Whether the deadline has passed and all that had come by then was taken.
     fn is_over(&mut self, until: Option<Instant>) -> bool {
         if until.is_none_or(|until| until > Instant::now()) {
             self.before_end = None;
@@ -187,8 +187,8 @@ impl EventQueue {
         left == 0
     }
 
-    /// The next of the news that are wanted; the others stay, in their order, and their sources
-    /// wait. `None` = none came until then, or too many signals did.
+    /// Returns the next wanted event; others stay, in their order, and their sources wait. `None`
+    /// if none came until the deadline, or too many signals did.
     pub(super) fn next_of(
         &mut self,
         until: Instant,
@@ -207,23 +207,23 @@ impl EventQueue {
         Ok(found)
     }
 
-    /// Puts an event back that somebody took too early, before all others.
+    /// Puts an event that was taken too early back before all others.
     pub(super) fn put_back(&mut self, event: Event) {
         self.waiting.push_front(QueuedEvent { event, _place: None });
     }
 
-    /// Leaves an event behind all others.
+    /// Appends an event behind all others.
     pub(super) fn push(&mut self, event: Event) {
         self.waiting.push_back(QueuedEvent { event, _place: None });
     }
 
-    /// Sends this process the signals once more that have been read and are not yet news. They are
-    /// blocked, and so wait for the next program.
+    /// Sends this process the signals once more that have been read and are not yet handled. They
+    /// are blocked, and so wait for the next program.
     pub(super) fn send_signals_again(&mut self) {
         self.collect();
         let own = std::process::id();
         for queued in self.waiting.drain(..) {
-            // The process is there, and its own.
+            // The process exists, and is our own.
             let _ = match queued.event {
                 Event::Signal(signal) => signal::send(own, signal),
                 Event::Ordered(number) => Process::of(own).and_then(|own| own.order(number)),
@@ -232,7 +232,7 @@ impl EventQueue {
         }
     }
 
-    /// This program is told to stop before it serves in the place of another, which hears it again.
+    /// Handles a stop order before this program replaces another, which receives the order again.
     pub(super) fn told_to_stop(&mut self) -> Failure {
         self.send_signals_again();
         Failure::Upgrade("it was told to stop".to_owned())
@@ -245,7 +245,7 @@ impl EventQueue {
                 signal => Event::Signal(signal),
             });
         }
-        // Before the queue: one that comes in between wakes us again.
+        // Before the queue: an event that comes in between wakes us again.
         self.sender.waker.drain();
         let before = self.waiting.len();
         self.waiting.extend(self.queue.try_iter().take(QUEUE_MAX));
@@ -285,7 +285,7 @@ mod tests {
         test.join().unwrap();
     }
 
-    /// A source that leaves the end of one process after the other, until nobody takes them.
+    /// A source that keeps sending ends of processes, until nobody takes them.
     fn flood(events: &EventQueue) {
         let sender = events.sender();
         let is_heard = move |number: &u64| sender.has_sent(Event::Heard(*number, Heard::End));

@@ -1,4 +1,4 @@
-//! Failures of the supervisor: it could not begin, or ended without being asked to.
+//! Failures of the supervisor: it could not begin, or ended without being ordered to.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -12,8 +12,8 @@ use wire::address::{Address, Endpoint, UnixName};
 use crate::host_lack::file_hint;
 use crate::status_socket::DirectoryFailure;
 
-/// Shown as one or more lines; all but a configuration's diagnostics without a severity before
-/// them.
+/// Failure shown as one or more lines, without a severity before them except in a configuration's
+/// diagnostics.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The configuration is invalid; each diagnostic has its place and remedy.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     /// The sockets that the service manager handed over are not those that are configured.
     #[error("{0}")]
     HandedOver(String),
-    /// A right that the running worker process does not have comes with a restart only.
+    /// A right that the running worker process lacks requires a restart.
     #[error(transparent)]
     Right(#[from] MissingRight),
     /// This program was to replace another and cannot serve, so the other one goes on: the reason,
@@ -36,17 +36,17 @@ pub(crate) enum Failure {
     Upgrade(String),
     #[error(transparent)]
     StatusSocket(#[from] DirectoryFailure),
-    /// The host has not what the configuration names: a user to become, a folder, a log.
+    /// The host lacks what the configuration names: a user to become, a folder, a log.
     #[error("{0}")]
     Missing(String),
-    /// It has no room or descriptors just now.
+    /// The host has no room or descriptors just now.
     #[error("{0}")]
     Lacking(String),
-    /// A file that the configuration names: what was tried, and what the host answered.
+    /// A file that the configuration names: the action that was tried, and the host's answer.
     #[error("cannot {what} {}: {error}\nhint: {}", .path.display(), file_hint(.error))]
     File { what: &'static str, path: PathBuf, error: io::Error },
-    /// A file system does not answer: what was tried, with the path (`reading /etc/x.pem`), and how
-    /// long was waited.
+    /// A file system does not answer: the action with the path (`reading /etc/x.pem`), and the time
+    /// waited.
     #[error(
         "{step} took more than {} s\nhint: see whether the file system that it is on answers: \
          `stat` it",
@@ -64,12 +64,12 @@ pub(crate) enum Failure {
          `lariat: reader`; mend the file system"
     )]
     ReadersStuck(usize),
-    /// The host denies something that the supervisor needs: what was tried, and the answer.
+    /// The host denies something that the supervisor needs: the action, and the answer.
     #[error("cannot {what}: {error}{}", without_proc(.error))]
     Host { what: &'static str, error: io::Error },
     #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
-    /// It had not served, or was to end.
+    /// The process had not served, or was to end.
     #[error("the worker process ended by itself{}: {how}", times(*.restarts))]
     Died { how: String, restarts: u64 },
 }
@@ -79,7 +79,7 @@ fn lines_of(diagnostics: &[Diagnostic]) -> String {
     texts.join("\n")
 }
 
-/// Our own program is started by the path that it has there.
+/// Returns the hint if `/proc`, by which our own program is started, is missing.
 fn without_proc(error: &io::Error) -> &'static str {
     let is_missing = error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists();
     if is_missing {
@@ -90,7 +90,7 @@ fn without_proc(error: &io::Error) -> &'static str {
     }
 }
 
-/// A step that has no hint of its own is one of the sandbox.
+/// Adds the sandbox's hint to a step that has no hint of its own.
 fn with_hint(step: &str) -> String {
     const HINT: &str = "\nhint: `[process] sandbox` says which are to be given up";
     let hint = if step.contains("\nhint: ") { "" } else { HINT };
@@ -104,8 +104,8 @@ fn times(restarts: u64) -> String {
     }
 }
 
-/// A right that a plan needs, and the running worker process gave up before it served: the plan
-/// has to wait for a restart.
+/// A right that a plan needs, and the running worker process gave up before it served: the plan has
+/// to wait for a restart.
 #[derive(Debug, Error)]
 pub(crate) enum MissingRight {
     #[error(
@@ -123,7 +123,7 @@ pub(crate) enum MissingRight {
         settled(server)
     )]
     Server { service: String, server: Endpoint },
-    /// The session store, or what leads to it.
+    /// The session store, or a server that leads to it.
     #[error(
         "the running worker process may not connect to {node} of `cluster.store`{}",
         settled(node)
@@ -151,16 +151,16 @@ fn after_restart(what: &str) -> String {
 #[derive(Debug, Error)]
 #[error("{who} cannot listen at {address}: {error}{}", self.hint_line())]
 pub(crate) struct ListenFailure {
-    /// The service's name, or what else would listen there.
+    /// Name of the service, or of the other part that would listen there.
     pub(crate) who: String,
     pub(crate) address: Address,
     pub(crate) error: io::Error,
-    /// The lariat that listens there, as sentences with their hint; empty = it may be another
+    /// The lariat that listens there, as sentences with their hint; empty if it may be another
     /// program.
     pub(crate) holder: String,
 }
 
-/// No such device, which has no kind of its own.
+/// `No such device`, for which `ErrorKind` has no variant.
 const ENODEV: i32 = 19;
 
 impl ListenFailure {
@@ -209,7 +209,7 @@ impl ListenFailure {
         }
     }
 
-    /// Sockets that nobody has open are replaced; all else stays.
+    /// Whether a file occupies the path. Sockets that nobody has open are replaced; all else stays.
     fn is_path_of_a_file(&self) -> bool {
         let Address::Unix(UnixName::Path(path)) = &self.address else {
             return false;
@@ -224,12 +224,12 @@ impl ListenFailure {
 }
 
 impl Failure {
-    /// For `map_err`: the host denied this.
+    /// Makes a failure for `map_err`: the host denied this.
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }
     }
 
-    /// For `map_err`: the host denied this with a file that the configuration names.
+    /// Makes a failure for `map_err`: the host denied this with a configured file.
     pub(super) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| Self::File { what, path: path.to_owned(), error }
     }

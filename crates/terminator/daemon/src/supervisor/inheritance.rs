@@ -1,10 +1,10 @@
-//! The means that each worker process gets from the supervisor and leaves to the next: the folders
+//! Resources that each worker process gets from the supervisor and leaves to the next: the folders
 //! of files that services serve, secrets, and the memory of stored sessions.
 //!
-//! Owns the descriptors and the keys; the supervisor itself never looks into the memory. Folders
+//! Handles the descriptors and the keys; the supervisor itself never looks into the memory. Folders
 //! are opened once, and held open whatever happens to the worker process, which may read what is
-//! beneath them and nothing else. It gives up all other files before it serves, for good: so
-//! folders that none of the first plan's services has come with a restart only.
+//! beneath them and nothing else. It gives up all other files for good before it serves: folders
+//! that none of the first plan's services has therefore require a restart.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::messages::warn;
 pub(super) struct Served {
     pub(super) folder: PathBuf,
     pub(super) service: String,
-    /// The service's place in the plan.
+    /// Index of the service in the plan.
     pub(super) service_index: u32,
 }
 
@@ -41,7 +41,7 @@ impl Roots {
         Self(opened)
     }
 
-    /// Sees whether the worker process may read what another plan serves, whose folders have been
+    /// Checks that the worker process may read what another plan serves, whose folders have been
     /// opened anew.
     pub(super) fn admit(
         &mut self,
@@ -53,7 +53,7 @@ impl Roots {
             let is_open = |open: &Open| open.identity == now.identity;
             match before {
                 Some(before) if is_open(before) => {}
-                // The same folder by another path.
+                // The path is another one of the same folder.
                 None if self.0.iter().any(is_open) => self.0.push(now),
                 _ => {
                     let services = served.iter().filter(|one| one.folder == now.folder);
@@ -69,7 +69,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Closes all that are not served: the next worker process has no right to them.
+    /// Closes all folders that are not served: the next worker process has no right to them.
     pub(super) fn keep(&mut self, served: &[Served]) {
         let is_served = |open: &Open| served.iter().any(|one| one.folder == open.folder);
         self.0.retain(is_served);
@@ -79,7 +79,7 @@ impl Roots {
         self.0.iter().find(|open| open.folder == folder)
     }
 
-    /// The folders with their devices and inodes, in the order of [`Self::all`].
+    /// Returns the folders with their devices and inodes, in the order of [`Self::all`].
     pub(super) fn identities(&self) -> Vec<(PathBuf, [u64; 2])> {
         let each = self.0.iter().map(|open| {
             let Identity { device, inode } = open.identity;
@@ -103,23 +103,23 @@ impl Roots {
 
 const NAME: &str = "lariat sessions";
 
-/// The secrets and the memory. They end with the supervisor, unless it hands them on.
+/// Secrets and memory of sessions. They end with the supervisor, unless it hands them on.
 pub(super) struct Sessions {
     pub(super) secret: SessionKey,
     pub(super) memory: SessionsMemory,
 }
 
-/// Memory for a store with some limits, which also say how entries lie in it.
+/// Memory for a store with some limits, which also determine its layout.
 pub(super) struct SessionsMemory {
-    /// `None` before the first plan.
+    /// Limits of the store; `None` before the first plan.
     limits: Option<session::Options>,
     pub(super) key: SessionKey,
-    /// The memory's descriptor; if none can be had, each worker process has memory of its own.
+    /// Descriptor of the memory; without one, each worker process has memory of its own.
     fd: Option<OwnedFd>,
 }
 
 impl Sessions {
-    /// The state that was handed on; else secrets that nobody knows yet, and no memory.
+    /// Takes the state that was handed on; else makes new secrets, and no memory.
     pub(super) fn new(
         secret: Option<SessionKey>,
         inherited: Option<(SessionsState, OwnedFd)>,
@@ -146,7 +146,7 @@ impl Sessions {
         Some((state, fd.as_ref()?.as_fd()))
     }
 
-    /// Sees to memory with these limits before a worker process is started: no other is alive.
+    /// Provides memory with these limits before a worker process is started: no other is alive.
     pub(super) fn fit(&mut self, limits: session::Options) -> Result<(), Failure> {
         if let Some(memory) = self.memory_for(limits)? {
             self.memory = memory;
@@ -154,8 +154,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Other memory for a plan with these limits, if they are others: the sessions in the old one
-    /// are lost as soon as that is served.
+    /// Returns new memory if a plan's limits differ; the sessions in the old one are lost as soon
+    /// as the plan is served.
     pub(super) fn memory_for(
         &self,
         limits: session::Options,
@@ -174,7 +174,7 @@ impl Sessions {
         Ok(Some(SessionsMemory { limits: Some(limits), key, fd: fd.ok() }))
     }
 
-    /// Uses the memory no more: the worker process that has it may not be gone. The next one gets
+    /// Drops the memory, because the worker process that has it may still run. The next one gets
     /// other memory, with another key.
     pub(super) fn forget(&mut self) {
         self.memory.limits = None;
@@ -182,7 +182,7 @@ impl Sessions {
 }
 
 impl SessionsMemory {
-    /// The descriptor with its role, once there is one.
+    /// Returns the descriptor with its role, once there is one.
     pub(super) fn role(&self) -> Option<(Role, BorrowedFd<'_>)> {
         Some((Role::Sessions, self.fd.as_ref()?.as_fd()))
     }
@@ -262,7 +262,7 @@ mod tests {
         sessions.fit(limits(100, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 7);
         assert_eq!(sessions.memory.key, key);
-        // As many words, but entries lie in them otherwise.
+        // The memory has as many words, but another layout of entries.
         sessions.fit(limits(200, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 0);
         assert_ne!(sessions.memory.key, key);

@@ -1,8 +1,8 @@
-//! The file of `process.key-log`, which the supervisor alone can open.
+//! Writes the file of `process.key-log`, which the supervisor alone can open.
 //!
-//! Owns the thread that writes, so that neither a full disk nor a file system that does not answer
-//! holds the supervisor or a handshake up: what finds no room is dropped, and the log says how
-//! much.
+//! Handles the thread that writes, so that neither a full disk nor a file system that does not
+//! answer blocks the supervisor or a handshake: lines without room are dropped, and the log says
+//! how many.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,10 +20,10 @@ use tls::key_log::{KeyLines, is_key_line};
 use crate::messages::{note, warn};
 use crate::preflight::KEY_LOG_HINT;
 
-/// How long the end of the program, or the next one, waits for the disk.
+/// Time that the end of the program, or the next one, waits for the disk.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Batches that wait for the disk, each of 1 MiB at the most.
+/// Batches that wait for the disk, each of at most 1 MiB.
 const BATCHES_MAX: usize = 8;
 
 /// The key log; nothing is written while it has no path.
@@ -42,12 +42,12 @@ enum KeyLogTask {
     /// Open the file anew.
     Open,
     Write(String),
-    /// Say when all before this is written.
+    /// Confirm that all earlier lines are written.
     Flush(SyncSender<()>),
 }
 
 impl KeyLog {
-    /// Writes there from now on. The file is opened anew: it may have been moved away.
+    /// Writes to this path from now on. The file is opened anew: it may have been moved away.
     pub(super) fn follow(&mut self, path: Option<&Path>) {
         match (&self.writer, path) {
             (Some(writer), Some(path)) if writer.path == path => {
@@ -58,7 +58,7 @@ impl KeyLog {
         }
     }
 
-    /// Writes lines of a worker process, those among them that have the form.
+    /// Writes the well-formed lines among those of a worker process.
     pub(super) fn write(&self, lines: KeyLines) {
         let Some(writer) = &self.writer else {
             return;
@@ -72,13 +72,13 @@ impl KeyLog {
         }
     }
 
-    /// Waits until all is written, but not long.
+    /// Waits until all is written, up to a time limit.
     pub(super) fn flush(&self) {
         let (done, is_done) = sync_channel(1);
         if let Some(writer) = &self.writer
             && writer.queue.try_send(KeyLogTask::Flush(done)).is_ok()
         {
-            // What is not written by then is lost.
+            // Lines not written by then are lost.
             let _ = is_done.recv_timeout(FLUSH_TIME_MAX);
         }
     }
@@ -98,7 +98,7 @@ fn start(path: &Path) -> Option<KeyLogWriter> {
     }
 }
 
-/// Does the tasks until the queue ends. A fault is said once, and how much it cost at its end.
+/// Does the tasks until the queue ends. A fault is reported once, and its cost at its end.
 fn write_all(path: &Path, tasks: &Receiver<KeyLogTask>, dropped: &AtomicU64) {
     let shown = path.display();
     let (mut file, mut is_failing, mut is_torn) = (None, false, false);
@@ -113,7 +113,7 @@ fn write_all(path: &Path, tasks: &Receiver<KeyLogTask>, dropped: &AtomicU64) {
             KeyLogTask::Write(text) => text,
             KeyLogTask::Open => String::new(),
             KeyLogTask::Flush(done) => {
-                // Who asked may wait no longer.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
                 String::new()
             }

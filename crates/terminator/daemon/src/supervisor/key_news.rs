@@ -1,4 +1,4 @@
-//! News of the processes that hold keys, and what a worker process gets to ask them by.
+//! News of the processes that hold keys, and the channels by which a worker process uses them.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,14 +11,14 @@ use crate::handover::{Order, Role};
 use crate::held_keys::KeyReply;
 use crate::messages::warn;
 
-/// A plan waits so long for its keys, and is served without those that are not open then: a token
-/// whose library hangs (8 s) must not hold up the reload of other services. It is shorter than the
-/// time that clients have patience for, and longer than a smart card takes.
+/// Time that a plan waits for its keys; it is then served without those that are not open: a token
+/// whose library hangs (8 s) must not hold up the reload of other services. It is shorter than
+/// clients' patience, and longer than a smart card takes.
 const KEYS_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
-    /// The plan to come is served when its keys are open, so that no handshake waits for that:
-    /// what is served until then has its own.
+    /// Waits for the keys of the pending plan before it is served, so that no handshake waits for
+    /// that: the plan served until then has its own.
     pub(super) fn await_keys(&mut self) {
         self.due = Some((Instant::now() + KEYS_TIME_MAX, Due::Keys));
         self.go_on_if_keys_are_open();
@@ -38,7 +38,7 @@ impl Supervisor<'_> {
         self.serve_next();
     }
 
-    /// Goes on with a reload, or with an upgrade.
+    /// Continues a reload or an upgrade.
     fn serve_next(&mut self) {
         if self.pending.is_none() {
             return self.pause_before();
@@ -47,13 +47,13 @@ impl Supervisor<'_> {
         self.tell_plan(self.generation + 1, Order::Replace);
     }
 
-    /// Channels to the key processes of the plan that the worker process is told, with their roles.
+    /// Returns channels, with roles, to the key processes of the plan sent to the worker process.
     pub(super) fn key_channels(&mut self) -> io::Result<Vec<(Role, OwnedFd)>> {
         let (prepared, is_pending) = match &self.pending {
             Some(pending) => (&pending.prepared, true),
             None => (&self.served, false),
         };
-        // One more for what is no worker, such as the checks of servers.
+        // One more for users other than workers, such as the checks of servers.
         let ends = self.keys.channels(&prepared.keys, self.workers() + 1, is_pending)?;
         Ok(ends.into_iter().map(|(group, end)| (Role::KeyChannel { group }, end)).collect())
     }
@@ -74,7 +74,7 @@ impl Supervisor<'_> {
         self.go_on_if_keys_are_open();
     }
 
-    /// Says how the key processes are, if that is news to the worker process.
+    /// Sends the state of the key processes, if it is new to the worker process.
     pub(super) fn tell_keys(&mut self) {
         let status = self.keys.status();
         if self.keys.told != status {
@@ -83,17 +83,17 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The number of the worker process that asks the processes of the served plan.
+    /// Returns the number of the worker process that uses the processes of the served plan.
     pub(super) fn worker_number(&self) -> u64 {
         self.child.as_ref().map_or(self.last_number, Child::number)
     }
 
-    /// All processes that a worker process asks, as the next program gets them.
+    /// Returns all processes that a worker process uses, as the next program gets them.
     pub(super) fn handed_on_keys(&self) -> impl Iterator<Item = (KeyProcessState, BorrowedFd<'_>)> {
         self.keys.handed_on(self.worker_number())
     }
 
-    /// Ends the processes of earlier plans that no worker process asks any more.
+    /// Ends the processes of earlier plans that no worker process uses any more.
     pub(super) fn end_unasked_keys(&mut self) {
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers: Vec<_> = self.child.iter().chain(earlier).map(Child::number).collect();

@@ -1,10 +1,10 @@
-//! The processes that hold keys: one for each group of keys of a plan that are elsewhere than in
-//! the worker process.
+//! The processes that hold keys: one for each group of keys of a plan that are kept outside the
+//! worker process.
 //!
-//! Owns their lives. One of the served plan is started again if it dies, hangs or could not open
-//! all its keys, with the same channels, of which this process keeps the ends: worker threads
-//! notice it by the time alone that a signature takes. Those of a plan that was replaced are
-//! `earlier_keys`'. What each holds is the reader's to say (`crate::held_keys`).
+//! Handles their lives. A process of the served plan is restarted if it dies, hangs or could not
+//! open all its keys, with the same channels, of which this process keeps the ends: worker threads
+//! notice it only by the time that a signature takes. `earlier_keys` handles those of replaced
+//! plans. The reader chooses the keys of each process (`crate::held_keys`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,28 +25,28 @@ use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, UnopenedKey};
 use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
 use crate::messages::{error, note, warn};
 
-/// Keys that did not open are tried again after so long, each time after twice as long.
+/// Pause before keys that did not open are tried again; it doubles with each try.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// No retry is later: a token that was plugged in again serves as soon as this.
+/// Maximum pause between retries: a token that was plugged in again serves within it.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Reasons of keys that did not open, in the status.
 const REASONS_MAX: usize = 16;
 
-/// The point of its life that a process is at.
+/// Stage of a process's life.
 #[derive(Default)]
 enum Stage {
-    /// There is none.
+    /// There is no process.
     #[default]
     Away,
-    /// It opens its keys, and has done so then.
+    /// The process opens its keys, with this deadline.
     Opening(Instant),
-    /// It signs, and is asked then whether it goes on.
+    /// The process signs, and is checked at this time.
     Open(Instant),
-    /// It has been asked, and has answered then.
+    /// The process was checked, with this deadline for the answer.
     Asked(Instant),
-    /// It has not answered, and is ended then.
+    /// The process has not answered, and is ended at this time.
     Late(Instant),
 }
 
@@ -56,10 +56,10 @@ pub(super) struct KeyHolding {
     name: String,
     keys: usize,
     process: Option<Child>,
-    /// The ends of the worker process's channels that are the process's.
+    /// Ends of the worker process's channels for the key process.
     ends: Vec<OwnedFd>,
     stage: Stage,
-    /// When another is started, after one has died or could not open all keys.
+    /// Time of the next start, after a process has died or could not open all keys.
     starts: Option<Instant>,
     backoff: Backoff,
     restarts: u64,
@@ -67,10 +67,10 @@ pub(super) struct KeyHolding {
     unopened: Vec<String>,
     /// Attempts in a row that did not open all keys.
     retries: u32,
-    /// A token has refused a PIN: no other process tries it before a reload.
+    /// Whether a token has refused a PIN: no other process tries it before a reload.
     is_pin_refused: bool,
-    /// A process that tries what the one that serves could not open, until then. It takes its
-    /// place if it opens more, so that the keys that are open go on.
+    /// Process that tries the keys that the serving one could not open, with its deadline. It
+    /// replaces that one if it opens more, so that the keys that are open go on.
     attempt: Option<(Child, Instant)>,
 }
 
@@ -97,7 +97,7 @@ impl KeyHolding {
         self.starts.into_iter().chain(due).chain(until).min()
     }
 
-    /// An attempt has opened all keys but these, or nothing.
+    /// Handles an attempt that has opened all keys but these, or nothing.
     fn attempted(&mut self, unopened: Option<&[UnopenedKey]>, now: Instant) {
         let attempt = self.attempt.take();
         let Some((process, unopened)) =
@@ -109,8 +109,8 @@ impl KeyHolding {
             self.retry_later(is_worth_it && !self.is_pin_refused, now);
             return;
         };
-        // The one before is gone before the next reads its channels, and asks again for what that
-        // one has taken.
+        // The previous process is gone before the next reads its channels, and requests again what
+        // that one has taken.
         self.process = None;
         self.restarts += 1;
         let process = self.process.insert(process.0);
@@ -120,7 +120,7 @@ impl KeyHolding {
         }
     }
 
-    /// Tries what did not open again, if there is use in it.
+    /// Schedules another try of unopened keys, if it is useful.
     fn retry_later(&mut self, is_worth_it: bool, now: Instant) {
         let pause = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(self.retries)).min(RETRY_MAX);
         self.retries = self.retries.saturating_add(1);
@@ -129,7 +129,7 @@ impl KeyHolding {
         }
     }
 
-    /// The process has opened its keys, but for these. A process before may have opened others.
+    /// Handles the opening of keys except these. An earlier process may have opened others.
     fn opened(&mut self, unopened: &[UnopenedKey], now: Instant) {
         self.stage = Stage::Open(now + LOOK_INTERVAL);
         let name = &self.name;
@@ -191,7 +191,7 @@ impl KeyHolding {
         self.starts = Some(now + pause);
     }
 
-    /// Asks the process whether it goes on, or ends one that has not said so in time.
+    /// Checks whether the process goes on, or ends one that has not answered in time.
     fn look(&mut self, now: Instant) {
         if self.attempt.as_ref().is_some_and(|(_, until)| *until <= now) {
             self.attempted(None, now);
@@ -199,7 +199,7 @@ impl KeyHolding {
         match self.stage {
             Stage::Open(at) if at <= now => {
                 self.stage = Stage::Asked(now + ANSWER_TIME_MAX);
-                // One that cannot be asked is about to be heard of.
+                // A process that takes no message is about to be reported as ended.
                 self.process.iter().for_each(|one| drop(one.send(&KeyAsk::AreYouWell, &[])));
             }
             Stage::Asked(at) if at <= now => {
@@ -242,9 +242,9 @@ pub(super) struct KeyProcesses {
     pub(super) earlier: EarlierKeyProcesses,
     fences: Fences,
     sender: EventSender,
-    /// The number of the last process.
+    /// Number of the last process.
     processes: u64,
-    /// The state of the processes that the worker process knows.
+    /// State of the processes that the worker process knows.
     pub(super) told: Vec<KeyHolderStatus>,
 }
 
@@ -291,11 +291,11 @@ impl KeyProcesses {
         !next.any(|one| matches!(one.stage, Stage::Opening(_)))
     }
 
-    /// New channels for all threads of a worker process that is to serve a plan, the pending one
-    /// or the one served, each with its group's place; none = it has no keys elsewhere.
+    /// Returns new channels for all threads of a worker process that will serve the pending plan or
+    /// the served one, each with its group's index; none if the plan has no such keys.
     ///
     /// # Errors
-    /// This process, or the host, has no descriptor left; nothing has changed.
+    /// Fails if this process, or the host, has no descriptor left; nothing has changed.
     pub(super) fn channels(
         &mut self,
         groups: &[KeyGroup],
@@ -327,7 +327,7 @@ impl KeyProcesses {
         Ok(ours)
     }
 
-    /// Lets a holding's process serve its channels; starts it if it is not there, and may be.
+    /// Lets a holding's process serve its channels; starts it if it is absent and allowed.
     fn serve(&mut self, holding: &mut KeyHolding, group: &KeyGroup) {
         let now = Instant::now();
         let served = match &holding.process {
@@ -354,7 +354,7 @@ impl KeyProcesses {
         Ok(process)
     }
 
-    /// Hears the process of that number, if it is of a plan that is served or is to be.
+    /// Handles a message of the process of that number, if its plan is served or pending.
     pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
         self.earlier.heard(number, heard);
         let now = Instant::now();
@@ -384,8 +384,8 @@ impl KeyProcesses {
         }
     }
 
-    /// Looks at the processes, and starts those whose time has come, of the plan that is served and
-    /// of the pending one.
+    /// Checks the processes of the served plan and of the pending one, and starts those whose time
+    /// has come.
     pub(super) fn tend(&mut self, now: Instant, served: &[KeyGroup], pending: Option<&[KeyGroup]>) {
         self.earlier.tend(now);
         let mut holdings = std::mem::take(&mut self.served);
@@ -406,7 +406,7 @@ impl KeyProcesses {
         }
     }
 
-    /// Starts another process: where one serves, beside it, and else in its place.
+    /// Starts another process: beside one that serves, else in its place.
     fn start_again(&mut self, holding: &mut KeyHolding, group: &KeyGroup, now: Instant) {
         if holding.process.is_none() {
             holding.restarts += 1;
@@ -418,13 +418,13 @@ impl KeyProcesses {
         }
     }
 
-    /// The pending plan is not served.
+    /// Drops the pending plan's processes.
     pub(super) fn roll_back(&mut self) {
         self.pending = None;
     }
 
-    /// The pending plan is served by that worker process. Handshakes by the plan before may take so
-    /// long.
+    /// Makes the pending plan the one served by that worker process. Handshakes of the previous
+    /// plan may take so long.
     pub(super) fn commit(&mut self, worker: u64, handshake_time: Duration) {
         let served = self.pending.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.served, served);
@@ -432,15 +432,15 @@ impl KeyProcesses {
         self.earlier.extend(processes, worker, handshake_time);
     }
 
-    /// The worker process is gone that asks by the channels. Their ends are shut down, not only
-    /// closed: it may have passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes
-    /// that hold keys go on and would answer who has one.
+    /// Shuts down, rather than only closes, the channels of a worker process that is gone: it may
+    /// have passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes that hold keys
+    /// go on and would answer the holder of a copy.
     pub(super) fn end_channels(&mut self) {
         let all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         all.flat_map(|one| one.ends.drain(..)).for_each(packet::end);
     }
 
-    /// This program serves in the place of the one before: its processes are ours.
+    /// Takes ownership of the processes, because this program serves in the previous one's place.
     pub(super) fn keep_lent(&mut self) {
         self.earlier.keep_lent();
     }
@@ -453,8 +453,8 @@ impl KeyProcesses {
         }
     }
 
-    /// All processes that a worker process asks, as the next program gets them, with the ways to
-    /// them; the one that asks those of the served plan has this number.
+    /// Returns all processes that a worker process uses, with their channels, for the next program;
+    /// number `worker` uses those of the served plan.
     pub(super) fn handed_on(
         &self,
         worker: u64,
@@ -464,7 +464,7 @@ impl KeyProcesses {
         self.earlier.state().chain(served)
     }
 
-    /// The means of a program that comes back to go on, for each group.
+    /// Returns what a program that comes back needs to go on, for each group.
     pub(super) fn state(&self) -> Vec<LentKeyProcess> {
         let state = |one: &KeyHolding| LentKeyProcess {
             process: one.process.as_ref().map(Child::number),
@@ -476,7 +476,7 @@ impl KeyProcesses {
         self.served.iter().map(state).collect()
     }
 
-    /// The ends of the channels, which are this program's own.
+    /// Returns the ends of the channels, which are this program's own.
     pub(super) fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.served.iter().flat_map(|one| one.ends.iter().map(AsFd::as_fd))
     }
@@ -528,7 +528,7 @@ fn serve_channels(process: &Child, ends: &[OwnedFd]) -> io::Result<()> {
     Ok(process.send(&KeyAsk::Serve, &ends)?)
 }
 
-/// A sentence and its hint, in one line.
+/// Joins a sentence and its hint in one line.
 fn shown(why: &str) -> String {
     match why.split_once("\nhint: ") {
         Some((why, hint)) => format!("{} ({})", printable::line(why), printable::line(hint)),

@@ -21,24 +21,24 @@ use crate::messages::{error, warn};
 pub(super) struct Wanted {
     pub(super) address: Address,
     pub(super) service: String,
-    /// The service's place in the plan.
+    /// Index of the service in the plan.
     pub(super) service_index: u32,
-    /// The address's place in the service's list.
+    /// Index of the address in the service's list.
     pub(super) address_index: u32,
     pub(super) liveness: Liveness,
     pub(super) transport: Transport,
     pub(super) defer_accept: bool,
 }
 
-/// How long the kernel keeps a client that has sent nothing. The timeout of its handshake and the
-/// rule of displacement begin after that, so it is the least that the kernel knows.
+/// Time that the kernel keeps a client that has sent nothing. The timeout of its handshake and the
+/// rule of displacement begin after that, so it is the minimum that the kernel knows.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 
-/// An address with what carries its connections, and how many equal ones stand before it if the
-/// kernel chooses its port: then each is another one. Services share all others.
+/// An address with its transport, and the number of equal ones before it if the kernel chooses its
+/// port: then each is a separate listener. Services share all others.
 type Key = (Address, Transport, usize);
 
-/// Open sockets, by the address as configured; one a worker.
+/// Open sockets by the address as configured, one per worker.
 #[derive(Debug)]
 pub(super) struct Listeners {
     open: BTreeMap<Key, Vec<OwnedFd>>,
@@ -46,23 +46,23 @@ pub(super) struct Listeners {
     remove: fn(Vec<PathBuf>),
     /// Paths that are not ours to remove.
     pub(super) lent: Vec<PathBuf>,
-    /// Whether the service manager keeps what is open here beyond the end of this process. Then the
+    /// Whether the service manager keeps these sockets beyond the end of this process. Then the
     /// paths of Unix sockets stay as well.
     pub(super) is_kept: bool,
 }
 
 impl Listeners {
-    /// None yet. Those that were `handed_over` are not opened anew; `remove` removes the paths of
-    /// sockets that are closed.
+    /// Begins without sockets. Those that were `handed_over` are not opened anew; `remove` removes
+    /// the paths of sockets that are closed.
     pub(super) fn new(handed_over: HandedOverSockets, remove: fn(Vec<PathBuf>)) -> Self {
         Self { open: BTreeMap::new(), handed_over, remove, lent: Vec::new(), is_kept: false }
     }
 
-    /// Takes what the program before listened on, or had the service manager keep. Paths stay its
-    /// own while it may have to go on.
+    /// Takes the listeners of the previous program, or those it had the service manager keep. Paths
+    /// stay that program's while it may have to go on.
     pub(super) fn adopt(&mut self, inherited: Vec<(ListenerState, Vec<OwnedFd>)>, is_served: bool) {
         for (state, fds) in inherited {
-            // An address that we cannot read is none of our configuration's.
+            // An unreadable address is not in our configuration.
             if let Ok(address) = state.address.parse::<Address>() {
                 if is_served {
                     self.lent.extend(path_of(&address));
@@ -86,7 +86,7 @@ impl Listeners {
         self.keep(&[]);
     }
 
-    /// All that is open, as it is handed on.
+    /// Returns all open sockets, as they are handed on.
     pub(super) fn handed_on(&self) -> Vec<(ListenerState, Vec<BorrowedFd<'_>>)> {
         let each = self.open.iter().map(|((address, transport, place), fds)| {
             let state = ListenerState {
@@ -104,13 +104,13 @@ impl Listeners {
         each.collect()
     }
 
-    /// The paths among what is open.
+    /// Returns the paths of the open sockets.
     fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.open.keys().filter_map(|(address, ..)| path_of(address))
     }
 
-    /// Opens those that are not open yet: all, or none and the failure. What a worker process has
-    /// done to those that are is undone.
+    /// Opens sockets that are not open yet: all, or none and the failure. Changes of a worker
+    /// process to open ones are undone.
     pub(super) fn open(
         &mut self,
         wanted: &[Wanted],
@@ -156,8 +156,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Sets sockets as they were opened, and replaces those that listen no more: a worker process
-    /// has them too, and may have been in an attacker's hands.
+    /// Restores sockets' options, and replaces those that listen no more: a worker process has them
+    /// too, and may have been compromised.
     fn restore(&mut self, wanted: &[Wanted], options: &ListenOptions) {
         for (key, one) in keyed(wanted) {
             let is_handed_over = self.handed_over.has(&key.0);
@@ -183,7 +183,7 @@ impl Listeners {
             if is_handed_over {
                 listen_again(fds, at, options);
             } else if let Address::Unix(_) = at {
-                // One that everybody has closed is opened as any other.
+                // A socket that everybody has closed is opened as any other.
                 self.open.remove(&key);
                 (self.remove)(path_of(at).into_iter().collect());
             } else {
@@ -192,7 +192,7 @@ impl Listeners {
         }
     }
 
-    /// Closes all that are not wanted. Those that are get what an earlier plan has set otherwise.
+    /// Closes all sockets that are not wanted. The others get options that the plan has changed.
     pub(super) fn keep(&mut self, wanted: &[Wanted]) {
         for (key, one) in keyed(wanted) {
             self.open.get(&key).into_iter().for_each(|fds| set(fds, one));
@@ -206,13 +206,14 @@ impl Listeners {
         let closed = closed.filter(|address| !self.handed_over.has(address));
         let paths = closed.filter_map(path_of);
         let paths = paths.filter(|path| !self.lent.contains(path));
-        // Nobody listens there any more; what remains would only say "connection refused".
+        // Nobody listens there any more; the remaining path would only say "connection refused".
         (self.remove)(paths.collect());
     }
 
-    /// The sockets that a plan wants, each with its role: that of the first service that shares it.
-    /// If there are more than workers, as the program before had more, all workers share the
-    /// others: the kernel goes on to give them connections. If there are fewer, they share all.
+    /// Returns the sockets that a plan wants, each with the role of the first service that shares
+    /// it. More sockets than workers, as of a previous program with more, are shared by all
+    /// workers, because the kernel goes on to give them connections. If there are fewer, workers
+    /// share all.
     pub(super) fn roles(&self, wanted: &[Wanted], workers: usize) -> Vec<(Role, BorrowedFd<'_>)> {
         let mut seen = BTreeSet::new();
         let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
@@ -238,7 +239,7 @@ impl Listeners {
         each.collect()
     }
 
-    /// The addresses that services listen at, with the ports that the kernel chose.
+    /// Returns the addresses that services listen at, with the ports that the kernel chose.
     pub(super) fn addresses(&self, wanted: &[Wanted]) -> Vec<(String, Address)> {
         let each = keyed(wanted).filter_map(|(key, wanted)| {
             let first = self.open.get(&key)?.first()?;
@@ -257,7 +258,7 @@ impl Drop for Listeners {
 fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
     let mut before = BTreeMap::new();
     wanted.iter().map(move |one| {
-        // Nothing carries the connections of a Unix socket, and what was handed over is as it is.
+        // Unix sockets have no transport, and handed-over sockets are used as they are.
         let transport = match &one.address {
             Address::Ip(_) => Transport {
                 ipv6_only: one.transport.ipv6_only && one.address.is_any_v6(),
@@ -280,7 +281,7 @@ fn path_of(address: &Address) -> Option<PathBuf> {
     }
 }
 
-/// Whether connections to the one may come to the other.
+/// Whether connections to the one address may reach the other.
 fn overlap((one, over, _): &Key, (other, other_over, _): &Key) -> bool {
     match (one, other) {
         (Address::Ip(one), Address::Ip(other)) => {
@@ -293,14 +294,14 @@ fn overlap((one, over, _): &Key, (other, other_over, _): &Key) -> bool {
     }
 }
 
-/// Opens as many sockets as there are workers, at least: the program before may have had fewer.
+/// Opens at least as many sockets as there are workers: the previous program may have had fewer.
 fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
     if let Address::Unix(_) = wanted.address {
-        // They are one socket.
+        // All descriptors are one socket.
         fds.truncate(workers);
     }
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
-        // Another user's, where no more can be had: the workers share those that there are.
+        // For another user's socket, where no more can be had, the workers share the existing ones.
         let Ok(fd) = another(first, wanted, options) else {
             return;
         };
@@ -309,7 +310,7 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
     }
 }
 
-/// Opens anew what does not listen, beside it.
+/// Opens a replacement beside each socket that does not listen.
 fn replace(fds: &mut [OwnedFd], wanted: &Wanted, options: &ListenOptions) {
     for fd in fds.iter_mut().filter(|fd| !socket::is_listening(&**fd)) {
         let address = reopened(fd, &wanted.address);
@@ -323,8 +324,8 @@ fn replace(fds: &mut [OwnedFd], wanted: &Wanted, options: &ListenOptions) {
     }
 }
 
-/// The configured address, with the port that the kernel chose. The address of a socket that was
-/// shut down may be another by now.
+/// Returns the configured address, with the port that the kernel chose. A socket that was shut down
+/// may have another address by now.
 fn reopened(fd: &OwnedFd, address: &Address) -> Address {
     match (address, actual(fd, address)) {
         (Address::Ip(ip), Address::Ip(actual)) if ip.port() == 0 => {
@@ -334,7 +335,7 @@ fn reopened(fd: &OwnedFd, address: &Address) -> Address {
     }
 }
 
-/// Sockets of a service manager are its own to open.
+/// Listens again; a service manager's sockets are its own to open.
 fn listen_again(fds: &[OwnedFd], address: &Address, options: &ListenOptions) {
     for fd in fds.iter().filter(|fd| !socket::is_listening(fd)) {
         let again = socket::listen_again(fd, options.backlog);
@@ -352,7 +353,7 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
     if let Address::Ip(_) | Address::Inherited(_) = wanted.address {
         for fd in fds {
             // The kernel takes all that a configuration can say, and no socket is lost otherwise: a
-            // Unix socket among those that were handed over has nothing of that.
+            // handed-over Unix socket has none of these options.
             let _ = socket::set_liveness(fd, &wanted.liveness);
             // A service manager may have set it (`DeferAcceptSec=`).
             if wanted.defer_accept || matches!(wanted.address, Address::Ip(_)) {
@@ -363,9 +364,9 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
     }
 }
 
-/// One socket a worker. The kernel spreads TCP connections over those of one address; for a Unix
-/// socket there is one, which all workers share. An address that is ours already is bound once more
-/// where something else is to carry its connections: both are listened at until the reload ends.
+/// Opens one socket per worker. The kernel spreads TCP connections over those of one address; for a
+/// Unix socket there is one, which all workers share. An address that is ours already is bound
+/// again if its transport changes: both sockets listen until the reload ends.
 fn open_each(
     wanted: &Wanted,
     workers: usize,
@@ -383,7 +384,7 @@ fn open_each(
     Ok(fds)
 }
 
-/// One more socket of an address.
+/// Opens one more socket of an address.
 fn another(first: &OwnedFd, wanted: &Wanted, options: &ListenOptions) -> io::Result<OwnedFd> {
     match &wanted.address {
         Address::Ip(_) => {
@@ -393,7 +394,7 @@ fn another(first: &OwnedFd, wanted: &Wanted, options: &ListenOptions) -> io::Res
     }
 }
 
-/// The address with the port that the kernel chose.
+/// Returns the address with the port that the kernel chose.
 fn actual(fd: &OwnedFd, address: &Address) -> Address {
     match (socket::local_address(fd), address) {
         (Ok(PeerAddress::Ip(actual)), Address::Ip(_) | Address::Inherited(_)) => {
@@ -567,11 +568,11 @@ mod tests {
         assert_eq!(listeners.addresses(&wanted), addresses);
         assert_eq!(dial(), [true; 4]);
         assert_eq!(listeners.roles(&wanted, 2).len(), 8);
-        // None waits for a client.
+        // No socket waits for a client.
         listeners.open.values().flatten().for_each(|fd| while socket::accept(fd).is_ok() {});
     }
 
-    /// The listeners as the next program inherits them.
+    /// Returns the listeners as the next program inherits them.
     fn inherited(from: &Listeners) -> Listeners {
         let mut listeners = listeners();
         let copy = |fds: Vec<BorrowedFd<'_>>| {
@@ -607,7 +608,7 @@ mod tests {
                 roles.iter().filter(is_it).count()
             };
             for worker in 0..after {
-                // Its own, and those that the first one had beyond that.
+                // The worker's own, and surplus ones of the first program.
                 let each = 1 + before.saturating_sub(after);
                 assert_eq!(named(0, worker), each, "{before} to {after}");
                 assert_eq!(named(1, worker), each);
@@ -617,7 +618,7 @@ mod tests {
                 matches!(role, Role::Listener { is_shared: true, service: 0, .. })
             });
             assert_eq!(shared.count(), before.saturating_sub(after) * after);
-            // One that fails takes no path with it.
+            // A failed listener removes no path.
             drop(inherited(&first));
             assert!(path.exists());
             first.lent = second.paths().collect();

@@ -1,8 +1,8 @@
-//! Names of servers of the served plan and of one that may be served: the schedule of lookups, the
-//! results so far, and the process that looks up, kept alive while there are any.
+//! Names of servers of the served plan and of a pending one: the schedule of lookups, the results
+//! so far, and the process that looks up, kept alive while there are any.
 //!
-//! Owns the schedule and the results, as a pure state, and the life of the process: it is started,
-//! killed when it is stuck or answers what nobody asked, and started again, later and later.
+//! Handles the schedule and the results, as a pure state, and the life of the process: it is
+//! started, killed when stuck or sending unrequested answers, and restarted with growing pauses.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// None yet. The process that looks them up is to give up these rights.
+    /// Begins without names. The process that looks them up will give up these rights.
     pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
         Self {
             lookups: Lookups::default(),
@@ -58,7 +58,7 @@ impl Names {
         self.look_up(new);
     }
 
-    /// Looks up what is due, or gives up who does not answer. What is news.
+    /// Starts due lookups, or gives up a resolver that does not answer. Returns the news.
     pub(super) fn time_is_over(&mut self) -> Vec<Resolution> {
         match self.lookups.over(Instant::now()) {
             Over::LookUp(names) => {
@@ -74,7 +74,7 @@ impl Names {
 
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
-            // The last words of the process before.
+            // Last words of the previous process.
             return None;
         }
         match heard {
@@ -144,43 +144,43 @@ impl Names {
     }
 }
 
-/// How long an answer may take. The C library asks three name servers twice, for 5 s each, and does
-/// so for each search domain; after a minute it is stuck.
+/// Time limit of an answer. The C library asks three name servers twice, for 5 s each, and does so
+/// for each search domain; after a minute it is stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Resolution {
-    /// It stands for other servers now, or they have other addresses, in ascending order.
+    /// New servers of a name, or new addresses of them, in ascending order.
     Changed(Resolved),
-    /// It could not be resolved, and why. The addresses that it had stay in use.
+    /// Name that could not be resolved, and why. Its former addresses stay in use.
     Failed(Name, String),
 }
 
-/// The action that is due when the time is over.
+/// Action that is due when the time is over.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Over {
     LookUp(Vec<Name>),
-    /// There is no answer for these: the resolver hangs.
+    /// The resolver hangs: there is no answer for these names.
     Stuck(Vec<Resolution>),
 }
 
-/// An answer to no question: what gives it is not what we started.
+/// An unrequested answer: its sender is not the program that we started.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Nonsense;
 
-/// Names with their last results, and the questions that are open.
+/// Names with their last results, and the pending lookups.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    /// Each name with the time from an answer to the next question.
+    /// Each name with the time from an answer to the next lookup.
     pub(crate) wanted: BTreeMap<Name, Duration>,
     known: BTreeMap<Name, Vec<Option<Instance>>>,
-    /// The last message about each name that could not be resolved.
+    /// Last message about each name that could not be resolved.
     failures: BTreeMap<Name, String>,
     /// Names that have been looked up at least once, even in vain.
     heard_of: BTreeSet<Name>,
-    /// Each name with a pending question, and the time by which the answer must come.
+    /// Each name with a pending lookup, and the deadline of its answer.
     asked: BTreeMap<Name, Instant>,
-    /// Names without a pending question, with the time of the next one.
+    /// Names without a pending lookup, with the time of the next one.
     next: BTreeMap<Name, Instant>,
 }
 
@@ -202,7 +202,7 @@ impl Lookups {
         self.ask(new, now)
     }
 
-    /// Whether each of these has been looked up.
+    /// Whether each of these names has been looked up.
     pub(crate) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
         names.keys().all(|name| self.heard_of.contains(name))
     }
@@ -223,7 +223,7 @@ impl Lookups {
         Over::Stuck(failed.collect())
     }
 
-    /// The resolver is gone; the names are to be looked up after this pause.
+    /// Handles the resolver's end; the names are looked up again after this pause.
     pub(crate) fn start_again(&mut self, now: Instant, pause: Duration) {
         self.asked.clear();
         let all = self.wanted.keys().cloned();
@@ -233,7 +233,7 @@ impl Lookups {
     /// Takes the answer for a name; returns what has changed.
     ///
     /// # Errors
-    /// Nobody asked for it.
+    /// Fails if the answer was not requested.
     pub(crate) fn answered(
         &mut self,
         name: Name,
@@ -249,7 +249,7 @@ impl Lookups {
         if self.asked.remove(&name).is_none() || !result.as_ref().ok().is_none_or(is_well_formed) {
             return Err(Nonsense);
         }
-        // What was on its way when the name was dropped.
+        // The answer was on its way when the name was dropped.
         let Some(interval) = self.wanted.get(&name) else {
             return Ok(None);
         };
@@ -263,14 +263,14 @@ impl Lookups {
         })
     }
 
-    /// All that is known about these.
+    /// Returns all known servers of these names.
     pub(crate) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
         let known = self.known.iter();
         let known = known.filter(|(name, _)| names.contains_key(name));
         known.map(|(name, instances)| resolved(name, instances)).collect()
     }
 
-    /// The names that nobody has been asked for yet.
+    /// Marks names as pending and returns those that were not yet.
     fn ask(&mut self, names: Vec<Name>, now: Instant) -> Vec<Name> {
         let mut new = Vec::new();
         for name in names {
@@ -290,7 +290,7 @@ impl Lookups {
         (before.as_ref() != Some(&why)).then_some(Resolution::Failed(name, why))
     }
 
-    /// Name servers shuffle their answers: only the set counts.
+    /// Compares a result as a set, because name servers shuffle their answers.
     fn resolved(&mut self, name: Name, mut instances: Vec<Instance>) -> Option<Resolution> {
         for one in &mut instances {
             one.addresses.sort_unstable();
@@ -317,8 +317,8 @@ fn is_of(instance: &Instance, name: &Name) -> bool {
     is_named && weight_fits && instance.addresses.iter().all(is_there)
 }
 
-/// Gives each server its place: the one that it had, so that what is known of it stays with it, or
-/// else the first that is free. One whose host is not resolved now keeps its addresses.
+/// Gives each server its former index, so that its state stays with it, or else the first that is
+/// free. A server whose host is not resolved now keeps its addresses.
 fn placed(
     before: &[Option<Instance>],
     found: Vec<Instance>,

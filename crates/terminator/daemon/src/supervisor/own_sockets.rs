@@ -1,7 +1,7 @@
 //! Descriptors and files that the supervisor keeps beside the services' listeners: the status
-//! socket, the admin listener, the log, the pid file, and the socket at which datagrams of the
-//! cluster's peers come. All but the log stay as they are until it ends, or the configuration names
-//! another place for the cluster's; it reads nothing from any.
+//! socket, the admin listener, the log, the pid file, and the socket that receives datagrams of the
+//! cluster's peers. All but the log stay until the supervisor ends, or the configuration names
+//! another cluster address; the supervisor reads nothing from any.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,36 +22,36 @@ use crate::handover::Role;
 use crate::messages::warn;
 use crate::status_socket;
 
-/// Operators come one at a time, scrapers a few.
+/// Backlog of operators, who come one at a time, and scrapers, who are few.
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 64, fast_open: 0, reuse_port: false, unix_mode: None };
 
-/// The pause between looks for a log daemon, however often the worker process asks for one.
+/// Pause between attempts to reach a log daemon, however often the worker process asks for one.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The status socket's mode: the supervisor's user and group may connect and see the status.
+/// Mode of the status socket: the supervisor's user and group may connect and see the status.
 const STATUS_MODE: u32 = 0o660;
 
-/// The open sockets. The files among them are removed when this is dropped.
+/// The open sockets. Dropping this removes the files among them.
 pub(super) struct AdminSockets {
     status: OwnedFd,
     pub(super) status_path: PathBuf,
     admin: Option<OwnedFd>,
-    /// Whether the service manager has opened that.
+    /// Whether the service manager has opened the admin listener.
     pub(super) is_handed_over: bool,
-    /// The log that is served, by its newest name.
+    /// Log that is served, by its newest name.
     pub(super) log: OwnedFd,
-    /// When a log daemon was looked for last.
+    /// Time of the last attempt to reach a log daemon.
     reconnected: Option<Instant>,
     pub(super) pid_file: Option<PathBuf>,
-    /// Paths of the program before, which it may need still.
+    /// Paths of the previous program, which it may still need.
     before: Vec<PathBuf>,
     paths: Vec<PathBuf>,
 }
 
 impl AdminSockets {
-    /// `log` is the log if it is a file; `admin` listens at the admin address if somebody has
-    /// opened it before. What the program before has stays its own before [`Self::take_places`].
+    /// Opens the sockets. `log` is the log if it is a file; `admin` listens at the admin address if
+    /// already open. The previous program keeps its own until [`Self::take_places`].
     pub(super) fn open(
         summary: &ConfigSummary,
         (log, admin): (Option<OwnedFd>, Option<OwnedFd>),
@@ -118,7 +118,7 @@ impl AdminSockets {
         Ok(())
     }
 
-    /// The program before needs its files no more.
+    /// Replaces the files of the previous program, which needs them no more.
     pub(super) fn take_places(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
         let pid_file = summary.process.pid_file.as_deref();
         self.pid_file = pid_file.filter(|path| !is_of_another(path)).map(Path::to_owned);
@@ -142,12 +142,12 @@ impl AdminSockets {
         self.admin.as_ref().map(AsFd::as_fd)
     }
 
-    /// The same, unless the service manager has opened it, which then keeps it anyway.
+    /// Returns the admin listener, unless the service manager opened it and keeps it anyway.
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
         self.admin().filter(|_| !self.is_handed_over)
     }
 
-    /// Takes a socket to a log daemon that was away, if it is there again and was not looked for
+    /// Opens a socket to a log daemon that was away, if it is back and the last attempt was not
     /// just now.
     pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> bool {
         let is_due = |then: Instant| now.saturating_duration_since(then) >= RECONNECT_INTERVAL;
@@ -171,7 +171,7 @@ impl AdminSockets {
         [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
     }
 
-    /// The address of the status page, with the port that the kernel chose.
+    /// Returns the address of the status page, with the port that the kernel chose.
     pub(super) fn admin_address(&self) -> Option<SocketAddr> {
         match socket::local_address(self.admin.as_ref()?) {
             Ok(PeerAddress::Ip(address)) => Some(address),
@@ -186,8 +186,8 @@ impl Drop for AdminSockets {
     }
 }
 
-/// Whether a pid file names another process that runs: it is left to it, because its program's own
-/// commands would signal us.
+/// Whether a pid file names another process that runs: the file is left to it, because its
+/// program's own commands would signal us.
 fn is_of_another(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let pid = text.trim().parse::<u32>().ok().filter(|pid| *pid != std::process::id());
@@ -227,13 +227,13 @@ fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<Owned
     Ok(socket::listen(address, options).map_err(failed)?)
 }
 
-/// The log of a plan: the file that was `opened`, or else a descriptor that has been ours from the
-/// start, or a socket to a daemon.
+/// Returns the log of a plan: the file that was `opened`, or else a descriptor that has been ours
+/// from the start, or a socket to a daemon.
 pub(super) fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
     let handed = match (output, opened) {
         (LogOutput::Stdout, _) => file::to_write_only(io::stdout().as_fd()),
         (LogOutput::Stderr, _) => file::to_write_only(io::stderr().as_fd()),
-        // One that is away is looked for again: [`AdminSockets::reconnect`].
+        // An absent daemon is looked for again: [`AdminSockets::reconnect`].
         (LogOutput::Daemon(daemon), _) => {
             log_socket::open(&daemon.address()).map(|(socket, _)| socket)
         }
@@ -245,7 +245,7 @@ pub(super) fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<Owne
     handed.map_err(Failure::host("open the log"))
 }
 
-/// The socket of a plan.
+/// Cluster socket of a plan.
 #[derive(Debug)]
 pub(super) struct ClusterSocket {
     network: PeerNetwork,
@@ -253,8 +253,8 @@ pub(super) struct ClusterSocket {
 }
 
 impl ClusterSocket {
-    /// The socket for a plan; one `before` it at the same address is the same, whatever the list of
-    /// peers, unless a worker process has made it useless.
+    /// Returns the socket for a plan; the one `before` at the same address is kept, whatever the
+    /// list of peers, unless a worker process has made it useless.
     pub(super) fn of_plan(
         network: Option<&PeerNetwork>,
         before: Option<(String, BorrowedFd<'_>)>,
@@ -278,7 +278,7 @@ impl ClusterSocket {
         Ok(Some(Self { network, fd }))
     }
 
-    /// The socket as it is handed on, with the name that distinguishes it.
+    /// Returns the socket as it is handed on, with the name that distinguishes it.
     pub(super) fn handed_on(&self) -> (String, BorrowedFd<'_>) {
         (name_of(&self.network), self.fd.as_fd())
     }
@@ -288,7 +288,7 @@ impl ClusterSocket {
     }
 }
 
-/// The same for two sockets that can take each other's place.
+/// Returns a name that is equal for two interchangeable sockets.
 fn name_of(network: &PeerNetwork) -> String {
     match network {
         PeerNetwork::Unicast { listen, .. } => listen.to_string(),
@@ -299,7 +299,7 @@ fn name_of(network: &PeerNetwork) -> String {
     }
 }
 
-/// Opens one, beside one `before` it at the same address.
+/// Opens a socket, beside one `before` it at the same address.
 fn open(network: &PeerNetwork, before: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
     let (address, opened) = match network {
         PeerNetwork::Unicast { listen, .. } => {

@@ -1,4 +1,4 @@
-//! A configuration, read and understood: what the supervisor itself must know of it, and the
+//! A configuration, read and understood: the summary that the supervisor itself needs, and the
 //! bundle for the worker process.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,32 +24,32 @@ use crate::held_keys::KeyGroup;
 use crate::kernel::KernelTls;
 use crate::named_servers::{Name, ServerName};
 
-/// All who reach a service's Unix socket may connect, as to a port; its directory keeps others
-/// out.
+/// Mode of a service's Unix socket: everybody who reaches it may connect, as to a port; its
+/// directory keeps others out.
 const SERVICE_MODE: u32 = 0o666;
 
-/// How often names of the store are looked up again: as often as those of servers by default.
+/// Interval of lookups of the store's names: that of servers by default.
 const STORE_RESOLVE: Duration = Duration::from_secs(10);
 
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
     pub(super) acme: PreparedAcme,
-    /// The keys that the worker process does not get; the bundle has references to them.
+    /// Keys that the worker process does not get; the bundle has references to them.
     pub(super) keys: Vec<KeyGroup>,
 }
 
-/// The certificates by ACME that the configuration names, and what lies in their folder.
+/// Certificates by ACME that the configuration names, and the contents of their folder.
 pub(super) struct PreparedAcme {
     pub(super) options: AcmeOptions,
     pub(super) found: FoundAcme,
-    /// The roots of the keys of notices to the cluster's other supervisors.
+    /// Roots of the keys of notices to the cluster's other supervisors.
     pub(super) notice_roots: Vec<SessionKey>,
-    /// How far the clocks of the cluster's hosts may be apart.
+    /// Maximum difference between the clocks of the cluster's hosts.
     pub(super) time_window: Duration,
 }
 
-/// The supervisor's knowledge of a configuration. No keys are in it.
+/// The supervisor's knowledge of a configuration, without keys.
 pub(super) struct ConfigSummary {
     pub(super) services: usize,
     pub(super) listen: Vec<Wanted>,
@@ -58,26 +58,26 @@ pub(super) struct ConfigSummary {
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
-    /// The addresses that connections to a service's servers come from.
+    /// Source addresses of connections to a service's servers.
     sources: BTreeMap<String, Sources>,
-    /// The names that servers have, each with the time after which it is looked up again.
+    /// Names of servers, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
-    /// How long a handshake may take at any service.
+    /// Maximum time of a handshake at any service.
     pub(super) handshake_time: Duration,
     pub(super) process: ProcessOptions,
     pub(super) reload: ReloadOptions,
     pub(super) control: ControlOptions,
-    /// The network of the cluster's peers; `None` = there are none.
+    /// Network of the cluster's peers; `None` if there are none.
     pub(super) peers: Option<PeerNetwork>,
-    /// The addresses of the session store, or those that lead to it.
+    /// Addresses of the session store, or those that lead to it.
     store: Vec<Endpoint>,
     pub(super) session_limits: session::Options,
-    /// The kernel's part of TLS; `None` = nobody wants to know.
+    /// Kernel TLS of this host; `None` if no service uses it.
     pub(super) kernel_tls: Option<KernelTls>,
 }
 
 impl ConfigSummary {
-    /// Whether supervisors of other hosts can be told something.
+    /// Whether supervisors of other hosts can receive notices.
     pub(super) fn has_other_hosts(&self) -> bool {
         self.peers.is_some() || !self.store.is_empty()
     }
@@ -159,12 +159,12 @@ impl ConfigSummary {
         })
     }
 
-    /// The rights that a worker process gives up which is started for it.
+    /// Returns the rights that a worker process started for it gives up.
     pub(super) fn fences(&self, become_user: Option<WorkerUser>) -> Fences {
         Fences::of(&self.process, become_user)
     }
 
-    /// The addresses that a worker process can connect to which is started for it.
+    /// Returns the addresses that a worker process started for it can connect to.
     pub(super) fn reach(&self) -> Reach {
         let is_abstract = |(_, server): &(String, Endpoint)| {
             matches!(server, Endpoint::Address(Address::Unix(UnixName::Abstract(_))))
@@ -178,7 +178,7 @@ impl ConfigSummary {
         }
     }
 
-    /// Sees whether a worker process that can connect to these places can serve it.
+    /// Checks that a worker process that can connect to these places can serve it.
     pub(super) fn is_within(&self, reach: &Reach) -> Result<(), MissingRight> {
         let is_beyond = |(_, sources): &(&String, &Sources)| **sources > reach.sources;
         if let Some((service, _)) = self.sources.iter().find(is_beyond) {
@@ -193,7 +193,7 @@ impl ConfigSummary {
         store.map_or(Ok(()), |node| Err(MissingRight::Store { node: node.clone() }))
     }
 
-    /// Parts that no reload changes.
+    /// Returns the parts that no reload changes.
     pub(super) fn fixed_parts(&self) -> FixedParts {
         let SandboxOptions { files, system_calls } = self.process.sandbox;
         FixedParts {
@@ -209,7 +209,7 @@ impl ConfigSummary {
         }
     }
 
-    /// Takes those that run, whatever the files say.
+    /// Keeps the running fixed parts, whatever the files say.
     pub(super) fn keep_fixed_parts(&mut self, parts: FixedParts) {
         let (workers, process, control) = (&mut self.workers, &mut self.process, &mut self.control);
         let [files, system_calls] = parts.sandbox;
@@ -222,7 +222,7 @@ impl ConfigSummary {
 }
 
 /// Parts of a configuration that hold from the start of a supervisor to its end; a program that
-/// comes back after a failed upgrade has them from what it handed on.
+/// comes back after a failed upgrade takes them from what it handed on.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct FixedParts {
     /// See [`WorkerOptions`].
@@ -239,7 +239,7 @@ pub(super) struct FixedParts {
 }
 
 impl FixedParts {
-    /// The keys by which others differ.
+    /// Returns the keys whose values differ.
     pub(super) fn changed(&self, new: &Self) -> Vec<&'static str> {
         let changes = [
             ("workers.threads", self.cpus != new.cpus),
@@ -257,8 +257,8 @@ impl FixedParts {
     }
 }
 
-/// The names of all servers, and of the store. One that several have is looked up as often as any
-/// of them wants.
+/// Returns the names of all servers, and of the store. The shortest interval wins if several
+/// services have the same name.
 fn names(services: &[ServiceOptions], store: &[Endpoint]) -> BTreeMap<Name, Duration> {
     let of_store = store.iter().filter_map(Name::of);
     let mut names: BTreeMap<_, _> = of_store.map(|(name, _)| (name, STORE_RESOLVE)).collect();

@@ -1,7 +1,7 @@
-//! Having files read: a reader process for each task, heard with a deadline.
+//! Has files read: a reader process for each task, whose answers have a deadline.
 //!
-//! Owns the reader's life and what its replies come to. A reader that a file system holds cannot
-//! be ended; it is left behind with the thread that waits for it, and there are few of them.
+//! Handles the reader's life and the results of its replies. A reader blocked by a file system
+//! cannot be ended; it is left behind with its waiting thread, and their number is limited.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -25,34 +25,33 @@ use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
 use config::Diagnostic;
 
-/// A step, such as reading one file, that takes longer without using the CPU is not going to end
-/// soon.
+/// Time limit of a step, such as reading one file, that does not use the CPU.
 const STEP_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// All steps together. 100,000 certificates take twenty seconds of CPU, of which a busy host may
-/// give us a tenth.
+/// Time limit of all steps together. 100,000 certificates take twenty seconds of CPU, of which a
+/// busy host may give us a tenth.
 const READ_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// How long the end of a socket waits for its path to be removed.
+/// Time that the end of a socket waits for its path to be removed.
 const REMOVE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Readers at a time, those that are stuck included: each is a process.
+/// Readers at a time, including stuck ones: each is a process.
 const READERS_MAX: usize = 4;
 
-/// Readers that run programs at a time, those included that only wait: each is two processes.
+/// Readers that run programs at a time, including those that only wait: each is two processes.
 pub(super) const HOOK_PROCESSES_MAX: usize = 32;
 
-/// How far the clocks of hosts may be apart that share a store and are no peers: as far as those of
-/// peers by default.
+/// Maximum difference between the clocks of hosts that share a store and are no peers: the default
+/// for peers.
 const TIME_WINDOW: Duration = Duration::from_secs(30);
 
-/// A configuration that was read, and what was opened for it.
+/// A configuration that was read, and the descriptors opened for it.
 pub(super) struct Read {
     pub(super) prepared: Prepared,
     pub(super) warnings: Vec<Diagnostic>,
     pub(super) become_user: Option<WorkerUser>,
     pub(super) folders: Vec<Open>,
-    /// `None` = the log is no file.
+    /// File of the log; `None` if the log is no file.
     pub(super) log: Option<OwnedFd>,
     /// Further descriptors that a program has handed on to itself.
     pub(super) others: Vec<OwnedFd>,
@@ -64,20 +63,20 @@ pub(super) enum Done {
     Removed,
     Stored,
     Loaded(Secret),
-    /// Whether a program ended well, and what it has written.
+    /// Whether a program ended well, and its output.
     Hook(bool, String),
 }
 
 #[derive(Default)]
 pub(super) struct Readers {
-    /// One more reference for each reader that has not been reaped.
+    /// Reference counter: one more for each reader that has not been reaped.
     living: Arc<()>,
 }
 
 impl Readers {
-    /// Starts a task. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
-    /// [`STEP_TIME_MAX`], also with the files that were looked at, as they were then; `None` =
-    /// nobody knows them. Returns the reader's process number.
+    /// Starts a task. A thread calls `hear` once, within [`READ_TIME_MAX`] and [`STEP_TIME_MAX`],
+    /// also with the stamps of the files that were looked at; `None` if they are unknown. Returns
+    /// the reader's process number.
     pub(super) fn start(
         &self,
         task: &Task,
@@ -112,13 +111,13 @@ impl Readers {
                 let done = outcome(&channel, bytes.bytes(), &mut looked);
                 let has_ended = done.is_ok();
                 let reap = move || {
-                    // It fails only for one that has ended.
+                    // The call fails only for a process that has ended.
                     let _ = process.kill();
                     let _ = process.wait();
                     drop(living);
                 };
-                // One that is stuck cannot be waited for before others hear of it; the room of one
-                // that has answered is free when they do.
+                // A stuck reader is reported before it is reaped; the room of one that has answered
+                // is free by then.
                 if has_ended {
                     reap();
                     hear(done, looked);
@@ -134,7 +133,7 @@ impl Readers {
     }
 }
 
-/// Removes files, and waits for it, but not long.
+/// Removes files, and waits for it up to a time limit.
 pub(super) fn remove(paths: Vec<PathBuf>) {
     if paths.is_empty() {
         return;
@@ -155,7 +154,7 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
         io::ErrorKind::TimedOut => Failure::Slow { step: step.to_owned(), time: STEP_TIME_MAX },
         _ => Failure::ReaderDied(step.to_owned()),
     };
-    // What one that has died had said is still heard.
+    // Earlier replies of a dead reader are still read.
     let sent = channel.send(task, &[]);
     if let Err(error) = sent.map_err(|error| failed(&step, error))
         && matches!(error, Failure::Slow { .. })
@@ -200,7 +199,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
     message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
+/// Derives from a bundle what the supervisor must know of it, as the worker process does.
 pub(super) fn read(
     found: Found,
     fds: Vec<OwnedFd>,
@@ -219,7 +218,7 @@ pub(super) fn read(
     };
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
-    // The recording and the settings, which hold every file.
+    // The recording and the settings hold every file.
     usage::return_freed();
     let mut fds = fds.into_iter();
     // The folders' descriptors come first.
@@ -253,7 +252,7 @@ impl From<Refusal> for Failure {
 mod tests {
     use super::*;
 
-    /// The outcome of a reader that says this and then nothing; it goes if `ends`.
+    /// Returns the outcome of a reader that sends this and then nothing; it exits if `ends`.
     fn outcome_of(replies: &[Reply], ends: bool) -> Result<Done, Failure> {
         let (ours, theirs) = channel::pair().unwrap();
         ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
@@ -261,7 +260,7 @@ mod tests {
         for reply in replies {
             theirs.send(encode(reply).unwrap().bytes(), &[]).unwrap();
         }
-        // Kept until the end unless it is to go.
+        // The end is kept until the test ends unless it is to go.
         let kept = (!ends).then_some(theirs);
         let outcome = outcome(&ours, b"", &mut None);
         drop(kept);

@@ -1,6 +1,6 @@
-//! Reloading as a transaction: a whole new plan, or the old one; and the log, opened anew.
+//! Reloads as a transaction: a whole new plan, or the old one; and reopens the log.
 //!
-//! Owns what a reload does to the supervisor's parts, step by step. Reading is a process's
+//! Handles a reload's effect on the supervisor's parts, step by step. Reading is a process's task
 //! (`reading`), building the plan the worker process's.
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::preflight::is_of_limits;
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
-/// From one attempt to open a log anew to the next.
+/// Pause between two attempts to reopen a log.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
@@ -31,7 +31,7 @@ impl Supervisor<'_> {
                     && !self.is_reading
                     && !matches!(self.upgrading.stage, Upgrade::Stopping(..)) => {}
             Phase::Draining => return,
-            // When what is under way has ended.
+            // The reload begins when the current task has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
                 self.reload_asked = true;
                 return;
@@ -49,7 +49,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The configuration has been read, or cannot be.
+    /// Handles the outcome of reading the configuration.
     pub(super) fn read(&mut self, done: Result<Done, Failure>, looked: Option<Stamps>) {
         self.is_reading = false;
         self.watched.looked(looked);
@@ -164,14 +164,14 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The log may have been renamed. The descriptors that were ours from the start are not opened
-    /// anew.
+    /// Reopens a log that may have been renamed. Descriptors that were ours from the start are not
+    /// reopened.
     pub(super) fn log_renamed(&mut self) {
         self.is_log_renamed = self.is_reading || self.pending.is_some();
         self.reopen_log();
     }
 
-    /// Opens a log again that could not be opened: what was in its way may be gone.
+    /// Retries a log that could not be opened: the obstacle may be gone.
     pub(super) fn tend_log(&mut self, now: Instant) {
         let again = self.log_unopened.as_mut().map(|(_, again)| again);
         if again.is_some_and(|again| again.take_if(|at| *at <= now).is_some()) {
@@ -190,10 +190,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The worker process's log daemon is away. It has the rights to look for another.
+    /// Looks for the absent log daemon of the worker process, because the supervisor may connect.
     pub(super) fn reconnect_log(&mut self) {
         if self.pending.is_some() {
-            // A reload may name another. It is asked for again when that is decided.
+            // A reload may name another. The worker process asks again when that is decided.
             return;
         }
         let LogOutput::Daemon(daemon) = &self.served.summary.control.log else {
@@ -207,7 +207,7 @@ impl Supervisor<'_> {
     fn send_log(&mut self) {
         let log = self.admin_sockets.log();
         for one in &self.earlier {
-            // One that takes no order is heard to end.
+            // The end of a process that takes no order is reported.
             let _ = one.child.send(&Order::Log, &[log]);
         }
         let sent = self.child.as_ref().map(|child| child.send(&Order::Log, &[log]));
@@ -230,7 +230,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The log of the plan that is served is open. `true` = it was not.
+    /// Notes that the log of the served plan is open. Returns whether it was not.
     fn log_is_well(&mut self) -> bool {
         let was_kept = self.log_unopened.take().is_some();
         if was_kept {
@@ -239,23 +239,23 @@ impl Supervisor<'_> {
         was_kept
     }
 
-    /// Lines go where they went: to a file of another name by now, or of none.
+    /// Keeps writing lines to the old file, which may have another name by now, or none.
     fn log_is_kept(&mut self, failure: &Failure) {
         let why = failure.to_string();
         if self.log_unopened.as_ref().is_none_or(|(before, _)| *before != why) {
             error(format_args!("{why}; the log goes where it went"));
         }
-        // The sentence has a hint behind it, and stands in a line of the status.
+        // A hint follows the sentence, which stands in a line of the status.
         let first = why.lines().next().unwrap_or_default().to_owned();
         self.tell(&Order::LogUnopened(Some(first)));
-        // A path that hangs is not tried by itself: each reader that is stuck takes the place of
-        // one that a reload needs.
+        // A path that hangs is not retried automatically: each stuck reader takes the place of one
+        // that a reload needs.
         let again = !matches!(failure, Failure::Slow { .. } | Failure::ReadersStuck(_));
         self.log_unopened = Some((why, again.then(|| Instant::now() + LOG_PAUSE)));
     }
 }
 
-/// The part that a reload says too, and a status has: the host's limits are noted at the start.
+/// Returns the warnings for a reload and the status: the host's limits are noted only at the start.
 pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
     let is_note = |one: &Diagnostic| one.severity == Severity::Note && is_of_limits(one);
     diagnostics.iter().filter(move |one| !is_note(one))
@@ -267,7 +267,7 @@ pub(super) fn say_each<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>
             messages::write_line(diagnostic.render(colour));
         } else {
             let text = diagnostic.to_string();
-            // The log has a word of its own for notes.
+            // The log has its own level for notes.
             messages::say_labelled(text.strip_prefix("note: ").unwrap_or(&text));
         }
     }

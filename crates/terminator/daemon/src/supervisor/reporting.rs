@@ -1,9 +1,9 @@
-//! The times at which the service manager is told, and when it, or who reads the messages, is told
-//! that all is well or not.
+//! The schedule of messages to the service manager, and of messages to it or the log about the
+//! worker process's health.
 //!
-//! Owns the sentence that it shows, and the question to the worker process whether its threads go
-//! on. While none can answer, since one is started, builds a plan or drains, the supervisor's own
-//! deadlines stand in for it.
+//! Handles the sentence that the manager shows, and the check whether the worker process's threads
+//! go on. While none can answer, because one is started, builds a plan or drains, the supervisor's
+//! own deadlines replace that check.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Supervisor<'_> {
         let numbers_until = self.manager.store.numbers_until(self.last_number);
         let state = encode(&self.state(numbers_until));
         let states = self.listeners.handed_on().into_iter();
-        // What it has opened itself it keeps in any case.
+        // The manager keeps sockets that it opened itself in any case.
         let own = states.filter(|(listener, _)| !listener.handed_over);
         let named = own.filter_map(|(listener, fds)| Some((listener_name(&listener)?, fds)));
         let admin = self.admin_sockets.kept().zip(self.served.summary.control.listen);
@@ -36,7 +36,7 @@ impl Supervisor<'_> {
         self.listeners.is_kept = true;
     }
 
-    /// This one ends for good: clients are to be refused, and not to wait for another.
+    /// Drops the kept descriptors at a final end: clients must be refused, not wait for another.
     pub(super) fn forget_descriptors(&mut self) {
         if self.manager.notifier.is_wanted() {
             let manager = &mut self.manager;
@@ -45,7 +45,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A plan is served, by every worker: the first, another one, or still the old one.
+    /// Reports that every worker serves a plan: the first, another one, or still the old one.
     pub(super) fn tell_manager_ready(&mut self) {
         if self.phase == Phase::Serving {
             let status = self.status_sentence();
@@ -59,7 +59,7 @@ impl Supervisor<'_> {
         self.manager.say_status(vec![Notice::Reloading], status);
     }
 
-    /// It ends, within so long.
+    /// Reports that the supervisor ends within so long.
     pub(super) fn tell_manager_stopping(&mut self, time: Duration) {
         let status = format!("draining for up to {} s", time.as_secs());
         self.manager.say_status(vec![Notice::Stopping(time)], status);
@@ -90,7 +90,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Every worker has answered, and this many connections are open.
+    /// Notes that every worker has answered, and this many connections are open.
     pub(super) fn worker_process_is_well(&mut self, connections: u64) {
         let Some(missed) = self.manager.answered(Instant::now()) else {
             return;

@@ -1,5 +1,5 @@
-//! Servers as operators and name servers have them: which are disabled, their weights, and
-//! which addresses names have. The supervisor keeps both, whatever becomes of a worker process.
+//! State of servers set by operators and name servers: disabled servers, their weights, and the
+//! addresses of names. The supervisor keeps it, whatever happens to a worker process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use crate::messages::{note, warn};
 use crate::named_servers::{Change, Name, ServerName};
 use crate::resolve::Reply;
 
-/// How long a plan waits for the addresses of its names. Later ones follow it.
+/// Time that a plan waits for the addresses of its names. Later ones follow it.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Supervisor<'_> {
-    /// An operator has sent an order about a server or a certificate.
+    /// Handles an operator's order about a server or a certificate.
     pub(super) fn ordered(&mut self, number: u64) {
         if self.ordered_certificate(number) {
             return;
@@ -45,14 +45,14 @@ impl Supervisor<'_> {
         if change == Change::DisableAndClose {
             let order = Order::CloseSessions(name);
             for one in &self.earlier {
-                // One that takes no order is heard to end.
+                // The end of a process that takes no order is reported.
                 let _ = one.child.send(&order, &[]);
             }
             self.tell(&order);
         }
     }
 
-    /// Keeps what an operator has ordered; whether that is new, and what it is.
+    /// Stores an operator's order; returns whether it is new, and its description.
     fn change(&mut self, name: &ServerName, change: Change) -> (bool, String) {
         let (has_changed, outcome) = match change {
             Change::Disable => {

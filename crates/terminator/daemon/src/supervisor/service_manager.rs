@@ -1,10 +1,10 @@
-//! The service manager: the last message to it, the next time, and the descriptors that it keeps
-//! from one start to the next (systemd's file descriptor store), which are listening sockets,
-//! stored sessions, and what goes with them. What it is told when is `reporting`'s.
+//! The service manager: the last message to it, the time of the next, and the descriptors that it
+//! keeps from one start to the next (systemd's file descriptor store), which are listening sockets,
+//! stored sessions, and related state. `reporting` decides when it gets messages.
 //!
-//! Owns the descriptors' names, and what the manager was told last. So connections wait in the
-//! sockets while nobody serves, and sessions resume after it; a socket that nobody will serve is
-//! taken out of the store, since connections would wait in it for ever.
+//! Handles the descriptors' names, and the manager's last known state. Connections wait in the kept
+//! sockets while nobody serves, and sessions resume afterwards; a socket that nobody will serve is
+//! removed from the store, because connections would wait in it forever.
 
 pub(super) mod protocol;
 
@@ -20,28 +20,28 @@ use crate::messages::{printable, warn};
 
 use protocol::{Given, Notice, Notifier};
 
-/// From one question to the worker process to the next: how old the number of connections gets.
+/// Pause between two checks of the worker process: the maximum age of the number of connections.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Questions within the time after which the watchdog bites: two may be late.
+/// Checks within the watchdog's time: two may be late.
 const LOOKS_PER_WATCHDOG: u32 = 4;
 
-/// The last message to the manager, and the time of the next one.
+/// Last message to the manager, and the time of the next one.
 #[derive(Default)]
 pub(super) struct ServiceManager {
     pub(super) notifier: Notifier,
     pub(super) look: Option<Instant>,
-    /// Since when the worker process has not answered, if it was asked.
+    /// Time since which the worker process has not answered a check.
     pub(super) asked: Option<Instant>,
     is_missed: bool,
     pub(super) connections: Option<u64>,
-    /// The sentence that the manager has.
+    /// Sentence that the manager shows.
     pub(super) status: String,
     pub(super) store: DescriptorStore,
 }
 
 impl ServiceManager {
-    /// The manager that the environment names, which keeps what was inherited from it.
+    /// Returns the manager that the environment names, which keeps what was inherited from it.
     pub(super) fn of_environment(inherited: &Inherited) -> Self {
         let store = DescriptorStore::knowing(names_of(inherited));
         Self { store, notifier: Notifier::of_environment(), ..Self::default() }
@@ -51,36 +51,36 @@ impl ServiceManager {
         self.look.into_iter().chain(self.notifier.retry).min()
     }
 
-    /// The time between questions to the worker process.
+    /// Returns the time between checks of the worker process.
     pub(super) fn interval(&self) -> Duration {
         let watchdog = self.notifier.watchdog;
         let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);
         of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
     }
 
-    /// How long it has had no answer, if that is long and was not said.
+    /// Returns the time without an answer, if it is long and was not reported.
     pub(super) fn missed(&mut self, now: Instant) -> Option<Duration> {
         let missed = now.saturating_duration_since(self.asked?);
         let is_long = missed >= LOOK_INTERVAL;
         (is_long && !std::mem::replace(&mut self.is_missed, true)).then_some(missed)
     }
 
-    /// The worker process answers, or there is another. How long an answer was missed, if that was
-    /// said; `None` = nothing was asked.
+    /// Notes an answer of the worker process, or a new one. Returns how long an answer was missed,
+    /// if that was reported; `None` if no check was pending.
     pub(super) fn answered(&mut self, now: Instant) -> Option<Option<Duration>> {
         let asked = self.asked.take()?;
         let was_missed = std::mem::take(&mut self.is_missed);
         Some(was_missed.then(|| now.saturating_duration_since(asked)))
     }
 
-    /// Says that all is well, while no plan is served by this program.
+    /// Reports that all is well, while no plan is served by this program.
     pub(super) fn beat(&mut self) {
         if self.notifier.watchdog.is_some() {
             self.notifier.send(&[Notice::Watchdog]);
         }
     }
 
-    /// A sentence in place of the last one, with these things.
+    /// Replaces the last sentence, and sends it with these notices.
     pub(super) fn say_status(&mut self, mut notices: Vec<Notice>, status: String) {
         if self.status != status {
             notices.push(Notice::Status(status.clone()));
@@ -100,14 +100,14 @@ const STATE: &str = "lariat/state";
 /// systemd's limit of a name (`FDNAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
-/// Numbers of worker processes that are set aside in the store: whatever the manager has not heard
-/// of when this process dies, the next one begins beyond it.
+/// Numbers of worker processes that are reserved in the store: the next process begins beyond them,
+/// whatever this one has not yet stored when it dies.
 const NUMBERS_RESERVED: u64 = 64;
 
-/// The descriptors that the manager was told to keep for the next start.
+/// Descriptors that the manager was asked to keep for the next start.
 #[derive(Default)]
 pub(crate) struct DescriptorStore {
-    /// Names of ours in the store, with the descriptors' numbers in this process; no number =
+    /// Names of ours in the store, with the descriptors' numbers in this process; no number if
     /// another process stored them.
     kept: BTreeMap<String, Vec<RawFd>>,
     state: Option<State>,
@@ -115,7 +115,7 @@ pub(crate) struct DescriptorStore {
     has_warned: bool,
 }
 
-/// The names by which the manager may have what came from it, or from the program before.
+/// Returns the names that the manager may have for what came from it, or from the previous program.
 pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
@@ -126,21 +126,21 @@ pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
     kept.chain(own.filter_map(listener_name)).chain(admin).chain(state).collect()
 }
 
-/// The bytes of a [`SupervisorState`], and the memory that holds them.
+/// Bytes of a [`SupervisorState`], and the memory that holds them.
 type State = (Secret, OwnedFd);
 
-/// Descriptors by name, as they are to be kept.
+/// Descriptors by the name under which they are kept.
 pub(crate) type Named<'a> = (String, Vec<BorrowedFd<'a>>);
 
 impl DescriptorStore {
-    /// The manager may have descriptors by these names.
+    /// Begins with names for which the manager may have descriptors.
     pub(crate) fn knowing(names: impl IntoIterator<Item = String>) -> Self {
         let kept = names.into_iter().map(|name| (name, Vec::new())).collect();
         Self { kept, ..Self::default() }
     }
 
-    /// The last number that a worker process of this supervisor may have, if the last one so far
-    /// has this one.
+    /// Returns the last number that a worker process of this supervisor may have, if `last` is the
+    /// last one so far.
     pub(crate) fn numbers_until(&mut self, last: u64) -> u64 {
         if last + NUMBERS_RESERVED / 2 > self.numbers_until {
             self.numbers_until = last + NUMBERS_RESERVED;
@@ -148,7 +148,7 @@ impl DescriptorStore {
         self.numbers_until
     }
 
-    /// Tells the manager to keep these, the stored sessions and this state, and nothing else of
+    /// Asks the manager to keep these, the stored sessions and this state, and nothing else of
     /// ours.
     pub(crate) fn keep(
         &mut self,
@@ -165,8 +165,8 @@ impl DescriptorStore {
         self.state = state;
     }
 
-    /// The memory file to keep for these bytes, and the previous one if it is replaced. The caller
-    /// holds that one open meanwhile, so that the two numbers differ.
+    /// Returns the memory file to keep for these bytes, and the previous one if it is replaced. The
+    /// caller holds that one open meanwhile, so that the two numbers differ.
     fn next_state(&mut self, bytes: Secret) -> (Option<State>, Option<State>) {
         match self.state.take() {
             Some(same) if same.0.bytes() == bytes.bytes() => (Some(same), None),
@@ -188,8 +188,8 @@ impl DescriptorStore {
         let numbers = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect();
         let now: BTreeMap<String, Vec<RawFd>> =
             wanted.iter().map(|(name, fds)| (name.clone(), numbers(fds))).collect();
-        // The state first, which says what the sessions are: one without the other is of no use,
-        // and one with another's would be wrong.
+        // The state first, which describes the sessions: one without the other is useless, and one
+        // with another's would be wrong.
         for (name, fds) in self.kept.iter().rev() {
             let is_added_to = name.starts_with(LISTEN) && now.contains_key(name);
             if now.get(name) != Some(fds) && !is_added_to {
@@ -205,7 +205,7 @@ impl DescriptorStore {
         self.kept = now;
     }
 
-    /// From systemd 254 on the manager says how many it keeps; it closes all beyond that.
+    /// Warns of the manager's limit, known from systemd 254 on; it closes all beyond that.
     fn warn_of_limit(&mut self, count: usize) {
         let limit = std::env::var("FDSTORE").ok();
         let limit = limit.and_then(|text| text.parse::<usize>().ok());
@@ -220,7 +220,7 @@ impl DescriptorStore {
         }
     }
 
-    /// This one ends for good: has the manager close all, so that clients are refused.
+    /// Has the manager close all descriptors at a final end, so that clients are refused.
     pub(crate) fn forget(&mut self, notifier: &mut Notifier) {
         for name in std::mem::take(&mut self.kept).keys().rev() {
             notifier.forget(name);
@@ -234,8 +234,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with(config::KEPT_NAMES)
 }
 
-/// The descriptors that an earlier lariat left to the manager. A message names those that are of no
-/// use; they are left out.
+/// Takes the descriptors that an earlier lariat left to the manager. Useless ones are named in a
+/// message and dropped.
 pub(crate) fn restored(given: Vec<Given>) -> Inherited {
     let mut inherited = Inherited::default();
     let (mut state, mut sessions) = (None, None);
@@ -267,7 +267,7 @@ pub(crate) fn restored(given: Vec<Given>) -> Inherited {
     inherited
 }
 
-/// An error is the rest of a sentence.
+/// Takes a socket. An error is the rest of a sentence.
 fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(), String> {
     let (fd, _) = inherited::listener(fd).map_err(|why| why.to_string())?;
     if let Some(address) = name.strip_prefix(ADMIN).and_then(decoded) {
@@ -295,7 +295,7 @@ fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(),
     Ok(())
 }
 
-/// An error is a sentence without a full stop.
+/// Reads the state. An error is a sentence without a full stop.
 fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorState, String> {
     let bytes = memory::sealed_bytes(state, STATE_BYTES_MAX);
     let bytes = Secret::new(bytes.map_err(|error| format!("its state is not readable: {error}"))?);
@@ -310,12 +310,12 @@ fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorStat
     Ok(state)
 }
 
-/// The name of the admin's listener at this address.
+/// Returns the name of the admin's listener at this address.
 pub(crate) fn admin_name(address: &str) -> String {
     format!("{ADMIN}{}", encoded(address))
 }
 
-/// The name of a listener's sockets; `None` = it is too long, and they are not kept.
+/// Returns the name of a listener's sockets; `None` if it is too long, and they are not kept.
 pub(crate) fn listener_name(listener: &ListenerState) -> Option<String> {
     let mut name = format!("{LISTEN}{}", encoded(&listener.address));
     if let Some(interface) = &listener.interface {
@@ -357,7 +357,7 @@ fn listener_of(name: &str) -> Option<ListenerState> {
     Some(listener)
 }
 
-/// A name in the store is of printable ASCII without colons, which stand between two of them.
+/// Encodes a name for the store: printable ASCII without colons, which separate names.
 fn encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":;=%".contains(&byte);
     let each = text.bytes().map(|byte| match byte {
@@ -415,7 +415,7 @@ mod tests {
         let mut store = DescriptorStore::default();
         let mut known = 0;
         for last in 0..1000 {
-            // What the manager had heard of before this one, at the latest.
+            // At least what the manager knew before this one.
             assert!(last == 0 || known >= last + NUMBERS_RESERVED / 2 - 1);
             known = store.numbers_until(last);
         }

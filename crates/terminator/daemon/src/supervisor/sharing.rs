@@ -1,11 +1,11 @@
-//! Certificates of a cluster: one host orders, all answer the authority, and all get what comes.
+//! Certificates of a cluster: one host orders, all answer the authority, and all get the results.
 //!
-//! Owns what supervisors say to each other about that, by notices that worker processes carry among
-//! the cluster's datagrams or through its store, sealed by keys that only supervisors have. Every
-//! host says again and again which certificates it has, and asks for those of which another has a
-//! newer one, so that a late host, or one that has lost them, gets them. A notice proves only that
-//! its sender knows the cluster's secret: what it brings is judged by this host's own
-//! configuration. Accounts stay where they were made.
+//! Handles the supervisors' messages about that: notices that worker processes carry among the
+//! cluster's datagrams or through its store, sealed by keys that only supervisors have. Every host
+//! repeatedly announces its certificates, and requests those of which another has a newer one, so
+//! that a late host, or one that has lost them, gets them. A notice proves only that its sender
+//! knows the cluster's secret: this host's own configuration judges its contents. Accounts stay
+//! where they were made.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
@@ -28,51 +28,51 @@ use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::status_parts::CertificateChange;
 
-/// How long a challenge waits for the other hosts to answer it too: then the authority is asked,
+/// Time that a challenge waits for the other hosts to answer it too: then the authority is asked,
 /// and may be unlucky.
 pub(super) const ANSWERS_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How often the other hosts are told again while a challenge waits for them.
+/// Interval of repeats to the other hosts while a challenge waits for them.
 const ANSWERS_REPEAT: Duration = Duration::from_millis(500);
 
-/// Answers of a host that does not repeat them are taken away.
+/// Time after which answers of a host that does not repeat them are removed.
 const ANSWERS_KEPT: Duration = Duration::from_secs(60);
 
-/// Certificates asked for at once, and how long each is not asked for again.
+/// Maximum certificates requested at once, and the time before each is requested again.
 const WANTED_MAX: usize = 16;
 const WANTED_AGAIN: Duration = Duration::from_secs(5);
 
 /// Files that are read for other hosts at a time, each in a process.
 const LOADS_MAX: usize = 2;
 
-/// Seconds that a certificate of another host may live: authorities of one's own may give more
-/// than the 398 days of public ones.
+/// Maximum life of another host's certificate in seconds: private authorities may give more than
+/// the 398 days of public ones.
 const LIFE_MAX_S: i64 = 3 * 366 * 86_400;
 
 /// Files that wait to be read for other hosts, which ask again for what is dropped.
 const LOADS_WAITING_MAX: usize = 64;
 
-/// The longest sealed notice that datagrams take, with its head.
+/// The longest sealed notice that datagrams take, with its header.
 const NOTICE_BYTES_MAX: usize = WHOLE_BYTES_MAX - 16;
 
-/// From one report of notices that are left out to the next.
+/// Pause between two reports of ignored notices.
 const LEFT_OUT_REPEAT: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize, Serialize)]
 struct Notice {
-    /// When the host took the lease, in milliseconds since the epoch.
+    /// Time when the host took the lease, in milliseconds since the epoch.
     orders_since_ms: Option<u64>,
-    /// Leases that were taken until then have ended.
+    /// Time up to which leases that were taken have ended.
     ended_to_ms: u64,
     news: News,
 }
 
 #[derive(Deserialize, Serialize)]
 enum News {
-    /// The certificates that the host has, or some of them: name, kind of key, and the beginning of
+    /// Certificates that the host has, or some of them: name, kind of key, and the beginning of
     /// their life in seconds since the epoch.
     Holds(Vec<(String, String, i64)>),
-    /// That host is asked for one.
+    /// Request to that host for a certificate.
     Wants {
         host: u64,
         name: String,
@@ -83,17 +83,17 @@ enum News {
         key: String,
         pem: Hidden,
     },
-    /// The schedule of a certificate, so that the next who orders keeps the authority's limits.
+    /// Schedule of a certificate, so that the next ordering host keeps the authority's limits.
     Schedule {
         name: String,
         state: String,
     },
-    /// The answers to an authority that asks now: all, each with its certificate's name.
+    /// All answers to an authority that asks now, each with its certificate's name.
     Answers {
         number: u64,
         answers: Vec<(String, Challenge)>,
     },
-    /// That host's answers of this number are given here too.
+    /// Confirmation that that host's answers of this number are given here too.
     Answering {
         host: u64,
         number: u64,
@@ -106,7 +106,7 @@ enum News {
 }
 
 impl Supervisor<'_> {
-    /// There are other hosts, or there are none any more.
+    /// Follows a plan with other hosts, or without them.
     pub(super) fn share_certificates(&mut self) {
         let prepared = &self.served.acme;
         let has_others = self.served.summary.has_other_hosts();
@@ -148,7 +148,7 @@ impl Supervisor<'_> {
         self.tell(&Order::Notify(text));
     }
 
-    /// Gives a sign of life, and does what is due.
+    /// Sends a heartbeat, and does what is due.
     pub(super) fn tend_sharing(&mut self, now: Instant) {
         let sharing = &mut self.acme.sharing;
         let Some(lease) = sharing.lease.as_mut().filter(|_| sharing.next <= now) else {
@@ -211,7 +211,7 @@ impl Supervisor<'_> {
         self.tell_acme();
     }
 
-    /// Tells the other hosts what to answer.
+    /// Sends the other hosts the answers to give.
     pub(super) fn share_answers(&mut self) {
         let challenges = &self.acme.challenges;
         let answers = challenges.answered.values().cloned().collect();
@@ -232,7 +232,7 @@ impl Supervisor<'_> {
         is_passed_on
     }
 
-    /// A worker process has a notice. What it says may be anybody's who has the cluster's secret.
+    /// Handles a notice from a worker process. Anybody with the cluster's secret may have sent it.
     pub(super) fn notified(&mut self, text: &str) {
         let now = Instant::now();
         let Some((host, Notice { orders_since_ms, ended_to_ms, news })) = self.opened(text, now)
@@ -251,7 +251,7 @@ impl Supervisor<'_> {
             self.orders_no_more();
         }
         if self.acme.sharing.lease.as_ref().is_none_or(|lease| !lease.knows(host)) {
-            // There are too many, or it is this one itself.
+            // There are too many, or it is this host itself.
             return;
         }
         match news {
@@ -286,7 +286,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Opens a notice, and says from time to time that others cannot be.
+    /// Opens a notice, and reports from time to time that others cannot be opened.
     fn opened(&mut self, text: &str, now: Instant) -> Option<(u64, Notice)> {
         let sharing = &mut self.acme.sharing;
         sharing.lease.as_ref()?;
@@ -294,7 +294,7 @@ impl Supervisor<'_> {
         let window_ms = u64::try_from(window).unwrap_or(u64::MAX);
         match sharing.cipher.open(text, (now, unix_ms()), window_ms) {
             Ok((host, notice)) => Some((host, serde_json::from_slice(&notice).ok()?)),
-            // A store keeps some for us. All hosts repeat what they say.
+            // A store keeps some notices for us. All hosts repeat theirs.
             Err(NoticeFault::BeforeStart) => None,
             Err(fault) => {
                 if sharing.told.is_none_or(|told| told + LEFT_OUT_REPEAT <= now) {
@@ -347,7 +347,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A certificate that another host wants has been read.
+    /// Handles a certificate that was read because another host wants it.
     pub(super) fn acme_loaded(&mut self, name: String, key: String, done: Result<Done, Failure>) {
         self.acme.sharing.loading = self.acme.sharing.loading.saturating_sub(1);
         if let Ok(Done::Loaded(text)) = done
@@ -365,7 +365,7 @@ impl Supervisor<'_> {
         else {
             return;
         };
-        // Nobody is given what was not asked for.
+        // Unrequested certificates are not accepted.
         let wanted = self.acme.sharing.wanted.remove(&(name.clone(), key.to_owned()));
         if wanted.is_none() {
             return;
@@ -388,7 +388,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Another host wants its authority answered here as well.
+    /// Gives another host's answers to its authority here as well.
     fn answer_for(
         &mut self,
         host: u64,
@@ -424,7 +424,7 @@ impl Supervisor<'_> {
         self.acme.sharing.foreign_asked.push_back((order, host, number));
     }
 
-    /// Orders workers to answer as all hosts want it; the number of the order.
+    /// Orders workers to answer as all hosts want it; returns the number of the order.
     pub(super) fn set_answers(&mut self) -> u64 {
         let foreign = self.acme.sharing.foreign.values().flat_map(|(.., answers)| answers);
         let (number, validations) = self.acme.challenges.in_place(foreign);
@@ -432,7 +432,7 @@ impl Supervisor<'_> {
         number
     }
 
-    /// Workers answer as they were told by that order.
+    /// Notes that workers answer as that order says.
     pub(super) fn workers_answer(&mut self, number: u64) {
         let sharing = &mut self.acme.sharing;
         sharing.answered = sharing.answered.max(number);
@@ -445,7 +445,7 @@ impl Supervisor<'_> {
         self.challenges_are_ready(Instant::now());
     }
 
-    /// Tells of challenges that all workers of all hosts answer, or that have waited long enough.
+    /// Reports challenges that all workers of all hosts answer, or that have waited long enough.
     fn challenges_are_ready(&mut self, now: Instant) {
         let sharing = &self.acme.sharing;
         let (waiting, ready): (VecDeque<_>, VecDeque<_>) =

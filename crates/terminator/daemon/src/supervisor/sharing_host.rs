@@ -1,13 +1,13 @@
-//! A host among those that share certificates: the lease, and who answers the authority already.
+//! A host among those that share certificates: the lease, and the hosts that answer the authority.
 //!
-//! Owns what is remembered, and who holds the lease by which one of a cluster's hosts orders
-//! certificates for all; `sharing` says what supervisors tell each other.
+//! Handles the stored state, and the lease by which one of a cluster's hosts orders certificates
+//! for all; `sharing` exchanges the messages.
 //!
-//! The lease is pure: what was heard of others and the time in. Hosts hear each other by datagrams,
-//! so two may hold it for a moment, or while they cannot hear each other: then each orders, within
-//! the authority's limits, and the younger lease ends as soon as it hears the older.
+//! The lease is pure: its inputs are messages of others and the time. Hosts communicate by
+//! datagrams, so two may hold it for a moment, or while they cannot reach each other: then each
+//! orders, within the authority's limits, and the younger lease ends on news of the older.
 //!
-//! No lease is for ever: one that delivers nothing while a certificate is overdue ends for all,
+//! No lease is eternal: one that delivers nothing while a certificate is overdue ends for all,
 //! whether its host is stuck, cannot reach the authority, or never meant to order.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,39 +21,39 @@ use tls::resumption::cluster::NoticeCipher;
 /// Certificates named in one notice: it fits the parts of a datagram.
 const PAGE: usize = 64;
 
-/// The state of this host among the others.
+/// State of this host among the others.
 pub(super) struct SharingHost {
     pub(super) own: u64,
-    /// Seals what this host says, and opens what others say.
+    /// Cipher that seals this host's notices, and opens others'.
     pub(super) cipher: NoticeCipher,
-    /// When an operator was told last that a notice was left out.
+    /// Time of the last report to the operator of an ignored notice.
     pub(super) told: Option<Instant>,
-    /// `None` = there are no others.
+    /// Lease of this host; `None` if there are no others.
     pub(super) lease: Option<HostLease>,
     pub(super) next: Instant,
-    /// The place from which the next page of certificates is told.
+    /// Index at which the next page of announced certificates begins.
     pub(super) page: usize,
-    /// The last order that this host's workers have followed.
+    /// Last order that this host's workers have followed.
     pub(super) answered: u64,
-    /// The number of our answers that each other host gives.
+    /// Number of our answers that each other host gives.
     pub(super) given: BTreeMap<u64, u64>,
-    /// The answers that others want given: their number, and when they were last told.
+    /// Answers that others want given: their number, and the time of their last message.
     pub(super) foreign: BTreeMap<u64, (u64, Instant, Vec<Challenge>)>,
-    /// Orders to workers after which a host is told that its answers of a number are given.
+    /// Orders to workers after which a host gets confirmation of its answers of a number.
     pub(super) foreign_asked: VecDeque<(u64, u64, u64)>,
     pub(super) wanted: BTreeMap<(String, String), Instant>,
     pub(super) loads: VecDeque<(String, String)>,
     pub(super) loading: usize,
 }
 
-/// Milliseconds since the epoch, by the host's clock.
+/// Returns milliseconds since the epoch, by the host's clock.
 pub(super) fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl SharingHost {
-    /// A host that starts now.
+    /// Returns the state of a host that starts now.
     pub(super) fn new() -> Self {
         let mut own = [0; 8];
         rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
@@ -75,7 +75,7 @@ impl SharingHost {
         }
     }
 
-    /// Whether this host is to order certificates.
+    /// Whether this host must order certificates.
     pub(super) fn orders(&self) -> bool {
         self.lease.as_ref().is_none_or(|lease| lease.held_since().is_some())
     }
@@ -84,73 +84,74 @@ impl SharingHost {
         self.lease.as_ref().map(|_| self.next)
     }
 
-    /// The places of the next page of so many certificates.
+    /// Returns the index range of the next page of so many certificates.
     pub(super) fn next_page(&mut self, count: usize) -> Range<usize> {
         let start = if self.page < count { self.page } else { 0 };
         self.page = start + PAGE;
         start..self.page.min(count)
     }
 
-    /// Whether all hosts that are heard give our answers of that number.
+    /// Whether all reachable hosts give our answers of that number.
     pub(super) fn is_given(&self, number: u64, now: Instant) -> bool {
         let gives = |host| self.given.get(&host).is_some_and(|given| *given >= number);
         self.lease.as_ref().is_none_or(|lease| lease.hosts(now).all(gives))
     }
 }
 
-/// From one sign of life to the next.
+/// Pause between two heartbeats.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// A host that was silent for so long is gone: it has missed five signs of life.
+/// Silence after which a host is gone: it has missed five heartbeats.
 pub(super) const LEASE_TIME: Duration = Duration::from_secs(10);
 
-/// A host that begins listens for so long, because another may hold the lease already.
+/// Time that a starting host listens, because another may hold the lease already.
 const LISTENING_TIME: Duration = Duration::from_secs(5);
 
-/// How much later than the host before it each further one takes a lease that is free.
+/// Delay of each further host before it takes a free lease.
 const TURN: Duration = Duration::from_secs(2);
 
-/// While a certificate is overdue, the host that holds the lease has so long to deliver: four
-/// attempts after failures fit in (`acme::schedule`), and a certificate of six days still lives for
-/// most of a day.
+/// Time to deliver for the host that holds the lease while a certificate is overdue: four attempts
+/// after failures fit in (`acme::schedule`), and a certificate of six days still lives for most of
+/// a day.
 const DELIVERY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 
-/// How much later than the host before it each further one ends such a lease, so that one does.
+/// Delay of each further host before it ends such a lease, so that one does.
 const ENDING_TURN: Duration = Duration::from_secs(60);
 
-/// An older lease is made up, or of a wrong clock: its host dates it anew at half of this age.
+/// Maximum age of a lease; an older one is false, or of a wrong clock: the lease's host renews the
+/// date at half of this age.
 const LEASE_AGE_MAX_MS: u64 = 7 * 86_400_000;
 
-/// By as much may another host's clock be ahead.
+/// Maximum lead of another host's clock.
 const CLOCKS_APART_MS: u64 = 60_000;
 
-/// Hosts that are known at a time. A cluster has fewer; more are not listened to.
+/// Hosts that are known at a time. A cluster has fewer; further ones are ignored.
 const HOSTS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct HostLease {
-    /// This host's number, made by chance at its start.
+    /// Number of this host, chosen randomly at its start.
     own: u64,
-    /// When this host has taken the lease, in milliseconds since the epoch.
+    /// Time when this host has taken the lease, in milliseconds since the epoch.
     since_ms: Option<u64>,
-    /// The lease is free since then, as far as is known.
+    /// Time since which the lease is free, as far as is known.
     free_since: Instant,
     hosts: BTreeMap<u64, HeardHost>,
     overdue_since: Option<Instant>,
-    /// Leases that were taken until then have ended, in milliseconds since the epoch; and when this
-    /// host came to know it.
+    /// Time up to which leases that were taken have ended, in milliseconds since the epoch; and
+    /// when this host learned of it.
     pub(super) ended_to_ms: u64,
     ended_at: Option<Instant>,
 }
 
-/// The lease as a host says it.
+/// Lease as a host announces it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeardLease {
     pub(super) since_ms: Option<u64>,
     pub(super) ended_to_ms: u64,
 }
 
-/// A change by the time that passes.
+/// A change of the lease caused by passing time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LeaseChange {
     /// This host has taken it.
@@ -180,13 +181,12 @@ impl HostLease {
         }
     }
 
-    /// When it was taken, if this host holds it.
+    /// Returns when the lease was taken, if this host holds it.
     pub(super) fn held_since(&self) -> Option<u64> {
         self.since_ms
     }
 
-    /// A host has been heard, which says this of the lease. `true` = the lease of this host has
-    /// ended by it.
+    /// Handles a host's announcement of the lease. Returns whether it has ended this host's lease.
     pub(super) fn heard(
         &mut self,
         host: u64,
@@ -199,7 +199,7 @@ impl HostLease {
         }
         self.hosts.insert(host, HeardHost { at: now, since_ms });
         let mut has_ended = false;
-        // Nobody ends leases again and again: each has its time.
+        // No host can end leases repeatedly: each lease has its time.
         let is_due = self.ended_at.is_none_or(|at| now >= at + DELIVERY_TIME_MAX);
         if is_due && (self.ended_to_ms + 1..=now_ms + CLOCKS_APART_MS).contains(&ended_to_ms) {
             has_ended = self.end_leases(ended_to_ms, now);
@@ -214,7 +214,7 @@ impl HostLease {
         has_ended || older.is_some()
     }
 
-    /// Whether a lease that was taken then still is one.
+    /// Whether a lease that was taken then is still valid.
     fn counts(&self, since_ms: u64, now_ms: u64) -> bool {
         since_ms > self.ended_to_ms && since_ms.abs_diff(now_ms) < LEASE_AGE_MAX_MS
     }
@@ -224,7 +224,7 @@ impl HostLease {
         leases.any(|since| self.counts(since, now_ms))
     }
 
-    /// Whether one of them was this host's.
+    /// Ends leases; returns whether one of them was this host's.
     fn end_leases(&mut self, to_ms: u64, now: Instant) -> bool {
         (self.ended_to_ms, self.ended_at) = (to_ms, Some(now));
         let was_ours = self.since_ms.take_if(|since| *since <= to_ms).is_some();
@@ -248,17 +248,18 @@ impl HostLease {
         if was_ours {
             return Some(LeaseChange::GivenUp);
         }
-        // At once: one that is dated anew all the time is younger from now on.
+        // The end takes effect at once: a lease whose date is renewed all the time is younger from
+        // now on.
         self.since_ms = Some(self.ended_to_ms + 1);
         Some(LeaseChange::PassedOver)
     }
 
-    /// This host's place among those that are heard.
+    /// Returns this host's position among the reachable ones.
     fn turn(&self) -> u32 {
         u32::try_from(self.hosts.range(..self.own).count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether that host is listened to.
+    /// Whether messages of that host are accepted.
     pub(super) fn knows(&self, host: u64) -> bool {
         self.hosts.contains_key(&host)
     }
@@ -293,7 +294,7 @@ impl HostLease {
         Some(LeaseChange::Taken)
     }
 
-    /// The other hosts that were heard of late.
+    /// Returns the other hosts that sent something recently.
     pub(super) fn hosts(&self, now: Instant) -> impl Iterator<Item = u64> {
         let live = self.hosts.iter().filter(move |(_, host)| now < host.at + LEASE_TIME);
         live.map(|(number, _)| *number)
@@ -304,12 +305,12 @@ impl HostLease {
 mod tests {
     use super::*;
 
-    /// Hosts that hear each other each second, unless they are in `deaf`.
+    /// Runs hosts that exchange messages each second, unless they are in `deaf`.
     fn run(leases: &mut [HostLease], deaf: &[u64], from: Instant, seconds: Range<u64>) {
         run_beside(leases, deaf, from, seconds, &mut |_, _| None);
     }
 
-    /// As above, with a host 1 beside them that says of the lease what `one_more` makes of the
+    /// As above, with a host 1 beside them whose announced lease is what `one_more` makes of the
     /// second, from which on a certificate is overdue unless one of `leases` holds the lease.
     fn run_beside(
         leases: &mut [HostLease],
@@ -352,15 +353,15 @@ mod tests {
         assert!(holders(&leases).is_empty(), "they listen");
         run(&mut leases, &[], now, 5..60);
         assert_eq!(holders(&leases), [3]);
-        // It is dead, or cannot be heard: one of the others takes the lease, and it keeps its own.
+        // Host 3 is dead or unreachable: one of the others takes the lease, and it keeps its own.
         run(&mut leases, &[3], now, 60..90);
         assert_eq!(holders(&leases), [7, 3]);
-        // They hear each other again: the older lease stays.
+        // The hosts reach each other again: the older lease stays.
         run(&mut leases, &[], now, 90..95);
         assert_eq!(holders(&leases), [3]);
     }
 
-    /// Hours in which a lease of a host that delivers nothing ends, beside three that do.
+    /// Returns the hours until a lease of a host that delivers nothing ends, beside three that do.
     fn hours_until_passed_over(said: impl Fn(u64, &[HostLease]) -> HeardLease) -> u64 {
         const HOUR: u64 = 3600;
         const BEGIN: u64 = 1_000_000;
@@ -384,14 +385,14 @@ mod tests {
     #[test]
     fn a_lease_that_delivers_nothing_ends() {
         let of = |since_ms| HeardLease { since_ms: Some(since_ms), ended_to_ms: 0 };
-        // One that is older than all, and stuck.
+        // A lease older than all, of a stuck host.
         assert_eq!(hours_until_passed_over(|_, _| of(999_999_000)), 6);
-        // One that is dated anew with each sign of life, behind and ahead of the clock.
+        // A lease renewed with each heartbeat, behind and ahead of the clock.
         assert!((6..8).contains(&hours_until_passed_over(|second, _| of(second * 1000 + 50_000))));
         // A lease from the beginning of time, or from its end, does not count.
         assert_eq!(hours_until_passed_over(|_, _| of(0)), 0);
         assert_eq!(hours_until_passed_over(|_, _| of(u64::MAX)), 0);
-        // One that ends all others' all the time.
+        // A host that ends all others' leases all the time.
         let ends =
             |second, _: &[HostLease]| HeardLease { since_ms: None, ended_to_ms: second * 1000 };
         assert_eq!(hours_until_passed_over(ends), 0);

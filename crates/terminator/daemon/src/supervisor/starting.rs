@@ -1,6 +1,6 @@
 //! The start of a supervisor: by itself, in the place of another program of the same process, or
-//! after one that could not serve in the place of this one. And its end: draining, and what a
-//! second signal does.
+//! after one that could not serve in the place of this one. Also its end: draining, and the effect
+//! of a second signal.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -36,18 +36,18 @@ use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
-/// From one sign of life to the service manager to the next, while files are read.
+/// Pause between two heartbeats to the service manager, while files are read.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The configuration to begin with, and what a program has left to itself that goes on.
+/// Configuration to begin with, and state that a program has left to itself.
 type First = (Option<OwnState>, Read, Option<Stamps>);
 
-/// A program before leaves worker processes, processes with keys, its version, and programs that
-/// change the DNS.
+/// Legacy of a previous program: worker processes, processes with keys, its version, and programs
+/// that change the DNS.
 type EarlierImage = (Vec<Earlier>, Vec<(KeyProcessState, OwnedFd)>, Option<String>, Vec<HookState>);
 
 impl<'a> Supervisor<'a> {
-    /// `None` = it was told to stop.
+    /// Prepares the supervisor; `None` if it was ordered to stop.
     pub(super) fn prepare(
         request: Request<'a>,
         mut events: EventQueue,
@@ -118,15 +118,15 @@ impl<'a> Supervisor<'a> {
         }))
     }
 
-    /// Starts a worker process, or goes on with the one that there is, since another program could
-    /// not take over.
+    /// Starts a worker process, or goes on with the existing one, because another program could not
+    /// take over.
     pub(super) fn begin(&mut self, returned: Option<String>) -> Result<(), Failure> {
         self.follow_key_log();
         self.forget_servers();
         self.resolve(self.served.summary.names.clone())?;
         self.listen_to(|_| true);
         if self.way_back.is_some() {
-            // The manager has known the program before: it expects signs of life.
+            // The manager has known the previous program: it expects heartbeats.
             self.manager.look = Some(Instant::now());
         }
         match returned {
@@ -137,8 +137,8 @@ impl<'a> Supervisor<'a> {
 }
 
 /// Forbids system calls that no supervisor needs, unless the configuration says otherwise; also for
-/// the worker process. A kernel without seccomp is named when that has entered its sandbox. Gives
-/// the version that has done so, which may be that of a program before.
+/// the worker process, whose sandbox reports a kernel without seccomp. Returns the version that has
+/// done so, which may be that of a previous program.
 fn forbid_system_calls(
     summary: &ConfigSummary,
     inherited: &Inherited,
@@ -154,8 +154,8 @@ fn forbid_system_calls(
     Ok(Some(own.to_owned()))
 }
 
-/// The worker processes, the processes with keys and the version of the program before, if this one
-/// follows another.
+/// Returns the worker processes, the processes with keys and the version of the previous program,
+/// if this one follows another.
 fn earlier_image(
     inherited: &mut Inherited,
     reloads: &mut Reloads,
@@ -170,8 +170,8 @@ fn earlier_image(
     Ok((workers, keys, Some(program), state.hooks))
 }
 
-/// Reads the first configuration, unless a program goes on; `None` = a signal ended the wait. A
-/// manager that knows the program before hears meanwhile that this one lives.
+/// Reads the first configuration, unless a program goes on; `None` if a signal ended the wait. A
+/// manager that knows the previous program gets heartbeats meanwhile.
 fn first(
     request: &Request<'_>,
     readers: &Readers,
@@ -207,7 +207,7 @@ fn first(
                 Event::Read(Ok(Done::Read(read)), looked) => (None, *read, looked),
                 Event::Read(Err(failure), _) => return Err(failure),
                 Event::Signal(signal) if manager.is_some() => {
-                    // The program before knows what it has, and drains.
+                    // The previous program knows its state, and drains.
                     events.put_back(Event::Signal(signal));
                     return Err(events.told_to_stop());
                 }
@@ -250,19 +250,19 @@ fn open_sockets(
     Ok((listeners, admin_sockets, cluster_socket))
 }
 
-/// How long a worker process that is told to end may take to say that it serves, if it does: the
-/// word takes microseconds on a host at rest. One that still builds a plan has no clients.
+/// Time limit for a worker process that is ordered to end to report that it serves, if it does: the
+/// message takes microseconds on an idle host. A process still building a plan has no clients.
 const READY_GRACE: Duration = Duration::from_secs(1);
 
 impl Supervisor<'_> {
-    /// Drains and does not come back: what the service manager would keep is closed.
+    /// Drains for a final end: descriptors that the service manager would keep are closed.
     pub(super) fn stop_for_good(&mut self) {
         self.forget_descriptors();
         self.stop();
     }
 
-    /// Drains; when asked again, ends at once. The service manager keeps the listening sockets, if
-    /// it keeps any, for the next start: whether there is one, it alone knows.
+    /// Drains; a second order ends at once. The service manager keeps the listening sockets, if it
+    /// keeps any, for the next start: it alone knows whether there is one.
     pub(super) fn stop(&mut self) {
         self.give_up_upgrade();
         if self.is_switching && !std::mem::replace(&mut self.stop_asked, true) {
@@ -271,13 +271,13 @@ impl Supervisor<'_> {
         }
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
-            // Its workers may serve clients already, and its word of it be under way.
+            // The workers may serve clients already, and the message about it be under way.
             self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
             return;
         }
         if self.child.is_none() || self.phase != Phase::Serving {
             self.tell_manager_stopping(DRAIN_GRACE);
-            // Their drop kills and reaps.
+            // Dropping kills and reaps them.
             self.earlier.drain(..).for_each(|mut one| one.child.keep());
             return self.end_at_once(match self.phase {
                 Phase::Draining => "it was told a second time to end",
@@ -312,13 +312,13 @@ impl Supervisor<'_> {
         self.tell(&Order::Drain { time, is_replaced });
     }
 
-    /// The worker process has drained; `cut` connections were still open at the deadline.
+    /// Handles the end of the drain; `cut` connections were still open at the deadline.
     pub(super) fn drained(&mut self, cut: u64) {
         say_ended("ended", cut);
         self.end();
     }
 
-    /// A worker process that has not drained is killed, with its connections.
+    /// Kills a worker process that has not drained, with its connections.
     pub(super) fn end_at_once(&mut self, why: &str) {
         if self.child.is_some() || !self.earlier.is_empty() {
             warn(format_args!("ended; connections that are still open are cut: {why}"));
@@ -326,9 +326,9 @@ impl Supervisor<'_> {
         self.end();
     }
 
-    /// Ends, unless worker processes before ours still drain.
+    /// Ends, unless earlier worker processes still drain.
     pub(super) fn end(&mut self) {
-        // Its drop kills and reaps.
+        // Dropping kills and reaps it.
         self.child = None;
         if !self.earlier.is_empty() {
             self.due = None;

@@ -1,11 +1,11 @@
 //! An upgrade: this process becomes another program, and no client notices.
 //!
-//! The new program is run as a child first: it reads its configuration and what would be handed
-//! on, and says yes or no (`check`). Then what worker processes say is heard to the end of a
+//! The new program is run as a child first: it reads its configuration and the state to be handed
+//! on, and accepts or refuses (`check`). Then messages of worker processes are read to the end of a
 //! message, and the process becomes the new program (`image`). Its worker process builds a plan
-//! while the one before serves; that one pauses, the new one accepts, that one drains. Whatever
-//! goes wrong before the new one accepts, the program before goes on: it is run again with all that
-//! it had.
+//! while the earlier one serves; that one pauses, the new one accepts, that one drains. If anything
+//! fails before the new one accepts, the previous program goes on: it is executed again with all
+//! that it had.
 
 pub(super) mod check;
 pub(super) mod image;
@@ -34,7 +34,7 @@ use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME
 use image::OwnState;
 use state::{ImageState, Release, SupervisorState};
 
-/// How long a worker process may take to end a message that has begun.
+/// Time limit for a worker process to end a message that has begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 const TOLD_TO_STOP: &str = "the running one was told to stop";
@@ -48,7 +48,7 @@ impl Supervisor<'_> {
                 check.give_up();
             }
             other => {
-                // Who asked hears what comes of that one.
+                // The requester gets the outcome of that upgrade.
                 self.upgrading.stage = other;
                 return;
             }
@@ -122,8 +122,8 @@ impl Supervisor<'_> {
         self.upgrade_failed(&why);
     }
 
-    /// Ends worker processes of which half a message has come, and no more within the time: whose
-    /// thread does not end cannot be handed on.
+    /// Ends worker processes whose message is incomplete at the deadline, because a process whose
+    /// listening thread does not end cannot be handed on.
     fn kill_those_that_are_heard(&self) {
         let listening = self.upgrading.listening.clone();
         let is_heard = |child: &&Child| listening.contains(&child.number());
@@ -144,7 +144,7 @@ impl Supervisor<'_> {
             Upgrade::Checking(check) => check.give_up(),
             Upgrade::Accepted(_) => {}
             Upgrade::Stopping(..) => {
-                // To the others as soon as their threads have ended.
+                // The other processes get listeners as soon as their threads have ended.
                 let listening = self.upgrading.listening.clone();
                 self.listen_to(|number| !listening.contains(&number));
             }
@@ -152,16 +152,16 @@ impl Supervisor<'_> {
         self.upgrade_failed(TOLD_TO_STOP);
     }
 
-    /// How far an upgrade is, for the status.
+    /// Sends the progress of an upgrade, for the status.
     fn tell_upgrade(&mut self, status: UpgradeStatus) {
         self.reloads.upgrade = Some(status);
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// This program goes on. The reason is a sentence without a full stop.
+    /// Ends a failed upgrade; this program goes on. The reason is a sentence without a full stop.
     fn upgrade_failed(&mut self, why: &str) {
         let why = printable(why.trim_end());
-        // As it stands on a standard error.
+        // As written to a standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
         error(format_args!("the new program has not taken over, and this one goes on: {why}"));
         let own = Release::own().program;
@@ -169,7 +169,7 @@ impl Supervisor<'_> {
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// Goes on with an upgrade whose turn has come.
+    /// Continues an upgrade whose turn has come.
     pub(super) fn go_on_with_upgrade(&mut self) -> Result<(), Failure> {
         let is_idle = self.pending.is_none() && !self.is_reading && self.way_back.is_none();
         let has_turn = match self.phase {
@@ -183,7 +183,7 @@ impl Supervisor<'_> {
         self.upgrading.stage = match std::mem::take(&mut self.upgrading.stage) {
             Upgrade::Accepted(program) => {
                 if self.phase == Phase::Restarting {
-                    // It does not serve, and the new one may know better.
+                    // The worker process does not serve, and the new one may do better.
                     self.child = None;
                 }
                 self.stop_listening();
@@ -207,19 +207,19 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Hears worker processes to the end of a message, and then no more.
+    /// Reads worker processes' messages to the end of a message, and then no more.
     fn stop_listening(&mut self) {
         self.workers_before().for_each(Child::stop_listening);
         self.upgrading.listening = self.workers_before().map(Child::number).collect();
     }
 
-    /// All worker processes that are to be handed on.
+    /// Returns all worker processes that are handed on.
     fn workers_before(&self) -> impl Iterator<Item = &Child> {
         let earlier = self.earlier.iter().map(|one| &one.child);
         self.child.iter().chain(earlier)
     }
 
-    /// A thread that listened to a worker process has ended, as it was told.
+    /// Notes that a listening thread of a worker process has ended as ordered.
     pub(super) fn listens_no_more(&mut self, number: u64) {
         self.upgrading.listening.retain(|one| *one != number);
         if !matches!(self.upgrading.stage, Upgrade::Stopping(..)) {
@@ -227,7 +227,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Listens to these worker processes, to which no thread does.
+    /// Listens to these worker processes, which no thread does.
     pub(super) fn listen_to(&self, is_one: impl Fn(u64) -> bool) {
         for child in self.workers_before().filter(|child| is_one(child.number())) {
             let (number, sender) = (child.number(), self.events.sender());
@@ -239,7 +239,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Becomes the new program. Returns why that could not be.
+    /// Becomes the new program. Returns the reason if that fails.
     fn become_program(&mut self, program: NewProgram) -> String {
         self.watched.process = None;
         self.names.pause();
@@ -268,7 +268,7 @@ impl Supervisor<'_> {
         format!("cannot become lariat {version}: {error}")
     }
 
-    /// Signals that were read and not yet followed are the next program's.
+    /// Leaves signals that were read and not yet handled to the next program.
     fn send_signals_again(&mut self) {
         let own = std::process::id();
         if std::mem::take(&mut self.reload_asked) {
@@ -277,7 +277,7 @@ impl Supervisor<'_> {
         self.events.send_signals_again();
     }
 
-    /// The first of what is handed on; see [`image`].
+    /// Returns the first descriptors that are handed on; see [`image`].
     fn handed_on(&self, program: &NewProgram) -> io::Result<[OwnedFd; 3]> {
         let state = SupervisorState {
             format: program.format,
@@ -321,7 +321,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// In the order that [`SupervisorState`] says; then this program's own.
+    /// Returns descriptors in the order of [`SupervisorState`]; then this program's own.
     fn handed_on_descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sessions = self.sessions.handed_on();
         let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
@@ -337,7 +337,7 @@ impl Supervisor<'_> {
         fds
     }
 
-    /// The state that a new process gets as well, with all that this one has open.
+    /// Returns the state that a new process gets as well, with all that this one has open.
     fn full_state(&self) -> SupervisorState {
         let admin = self.served.summary.control.listen;
         let admin = self.admin_sockets.admin().and(admin);
@@ -350,7 +350,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The state that is handed on beside sockets, of worker processes up to that number.
+    /// Returns the state handed on beside sockets, of worker processes up to that number.
     pub(super) fn state(&self, last_number: u64) -> SupervisorState {
         let Release { formats, program } = Release::own();
         SupervisorState {
@@ -371,18 +371,18 @@ impl Supervisor<'_> {
 
     // In the new program.
 
-    /// The new worker process has built its plan: the one before may pause.
+    /// Pauses the earlier worker process, because the new one has built its plan.
     pub(super) fn pause_before(&mut self) {
         self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Pause));
         let before = self.earlier.iter_mut().find(|one| one.serves());
         match before.map(|one| one.child.send(&Order::Pause, &[])) {
             Some(Ok(())) => self.is_switching = true,
-            // It has died, or is about to.
+            // The process has died, or is about to.
             Some(Err(_)) | None => self.paused(Observations::default()),
         }
     }
 
-    /// The worker process before has paused, or is gone.
+    /// Handles the pause or end of the earlier worker process.
     pub(super) fn paused(&mut self, observations: Observations) {
         self.is_switching = true;
         if matches!(self.due, Some((_, Due::Pause))) {
@@ -406,7 +406,7 @@ impl Supervisor<'_> {
         self.paused(Observations::default());
     }
 
-    /// The new worker process accepts: there is no way back, and none is needed.
+    /// Handles the new worker process's acceptance: there is no way back, and none is needed.
     pub(super) fn has_taken_over(&mut self) {
         (self.waits, self.is_switching) = (false, false);
         if self.way_back.take().is_none() {
@@ -429,10 +429,10 @@ impl Supervisor<'_> {
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// The program before goes on by itself: what was heard and not followed is its own, and no
-    /// message of a worker process is cut in two.
+    /// Gives way to the previous program, which goes on: messages read and not handled remain for
+    /// it, and no message of a worker process is cut in two.
     pub(super) fn leave(mut self) {
-        // It has served nobody.
+        // The worker process has served nobody.
         self.child = None;
         self.stop_listening();
         let until = Instant::now() + STOP_TIME_MAX;
@@ -451,9 +451,9 @@ impl Supervisor<'_> {
         self.send_signals_again();
     }
 
-    /// In the program that goes on, since the next one could not serve.
+    /// Resumes in the program that goes on, because the next one could not serve.
     pub(super) fn has_returned(&mut self, why: &str) -> Result<(), Failure> {
-        // The number of the new program's own, so that no value of the cache is sealed twice by it.
+        // The new program used that number, so that no value of the cache is sealed twice by it.
         self.last_number += 1;
         self.phase = Phase::Restarting;
         if let Some(place) = self.earlier.iter().position(Earlier::serves) {
@@ -469,7 +469,7 @@ impl Supervisor<'_> {
         if self.phase == Phase::Restarting {
             self.start_again()?;
         }
-        // It may have been told to pause.
+        // The worker process may have been ordered to pause.
         self.tell(&Order::Accept(Observations::default()));
         self.upgrade_failed(why);
         self.watched.follow(self.served.summary.reload);

@@ -1,6 +1,6 @@
-//! The process that watches files, started each time that they have been read.
+//! The process that watches files, started after each reading of them.
 //!
-//! Owns its life. What it tells of is a reload like any other; `crate::watcher` says how it looks.
+//! Handles its life. A change that it reports is a reload like any other; `crate::watcher` checks.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,15 +22,15 @@ const WATCHER: Program = Program {
     has_environment: false,
 };
 
-/// From a reading that came to nothing, since files did not answer, to the next.
+/// Pause between a failed reading, because files did not answer, and the next.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The files that the configuration was last read from, and who watches them.
+/// Files that the configuration was last read from, and their watcher.
 pub(super) struct Watched {
     files: Stamps,
-    /// Until the first look at them.
+    /// Pause before the first check of the files.
     pause: Duration,
-    /// `None` = nobody does until [`Self::follow`].
+    /// Watcher process; `None` until [`Self::follow`].
     pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
@@ -49,7 +49,7 @@ impl Watched {
         }
     }
 
-    /// These have been read. `None` = nobody knows what has been: those before are looked at again.
+    /// Takes the files that were read; `None` if unknown: the former ones are checked again.
     pub(super) fn looked(&mut self, files: Option<Stamps>) {
         match files {
             Some(files) => (self.files, self.pause) = (files, Duration::ZERO),
@@ -58,7 +58,7 @@ impl Watched {
     }
 
     pub(super) fn follow(&mut self, options: ReloadOptions) {
-        // It has another's files.
+        // The process watches another configuration's files.
         self.process = None;
         if options.watch
             && let Err(error) = self.start(options.debounce)
@@ -79,7 +79,7 @@ impl Watched {
         Ok(self.process.insert(process).send(&ask, &[])?)
     }
 
-    /// Takes an answer of the process. Returns whether the configuration is to be read again.
+    /// Takes an answer of the process. Returns whether the configuration must be read again.
     pub(super) fn heard(
         &mut self,
         number: u64,
@@ -87,14 +87,14 @@ impl Watched {
         options: ReloadOptions,
     ) -> bool {
         if self.process.as_ref().map(Child::number) != Some(number) {
-            // The last words of the process before.
+            // Last words of the previous process.
             return false;
         }
         self.process = None;
         match heard {
             Heard::Answer(changed) => {
                 let files = changed.files.iter().map(|path| path.display().to_string());
-                // Who may add one to a directory of certificates chooses its name.
+                // Anybody who may add a file to a directory of certificates chooses its name.
                 let files = files.map(|path| line(&path).to_string());
                 let files = files.collect::<Vec<_>>().join(", ");
                 let more = match changed.more {

@@ -2,14 +2,12 @@
 //! in sd_notify(3), with descriptors that they keep for the next start; and listening sockets that
 //! they have opened and hand over (sd_listen_fds(3)).
 //!
-//! Owns the messages' form and what the manager says of its watchdog. A message never fails, and
-//! waits only where it is asked to: a manager that is gone, or does not read, must not end a
-//! service.
+//! Handles the messages' format and the manager's watchdog settings. A message never fails, and
+//! waits only on request, because a manager that is gone, or does not read, must not end a service.
 //!
-//! Sockets that were handed over take the place of those that would be opened at the same
-//! addresses. The manager keeps them too, so that connections wait in them while nobody serves.
-//! They stay ours until the end, whatever a reload does, and their paths are the manager's to
-//! remove.
+//! Sockets that were handed over replace those that would be opened at the same addresses. The
+//! manager keeps them too, so that connections wait in them while nobody serves. They stay ours
+//! until the end, whatever a reload does, and their paths are the manager's to remove.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -28,35 +26,35 @@ use wire::text::is_control;
 use crate::messages::warn;
 use crate::supervisor::failure::Failure;
 
-/// From one try to send to the next while the manager's queue is full. It reads in a loop of its
-/// own, so that such a queue is a matter of milliseconds.
+/// Pause between two tries while the manager's queue is full. It reads in a loop of its own, so
+/// that such a queue is a matter of milliseconds.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The same while somebody waits for it.
+/// Pause between two tries while a caller waits.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long the manager is waited for where it is to hear something before anything else happens.
-/// It reads at once, unless it hangs.
+/// Time that a message which must come first waits for the manager. It reads at once, unless it
+/// hangs.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Messages that wait for a place in the manager's queue; it gets each within a reload, and a
 /// reload sends three. Further ones are lost.
 const WAITING_MAX: usize = 16;
 
-/// The same with those about descriptors that it keeps: of ten thousand addresses, twice. Nobody
-/// has more.
+/// Messages that wait, including those about kept descriptors: of ten thousand addresses, twice. No
+/// host has more.
 const KEEPING_MAX: usize = 20_000;
 
 /// Characters of a status: `systemctl status` shows it in one line.
 const STATUS_CHARACTERS_MAX: usize = 400;
 
-/// One thing that the manager is told.
+/// One notice to the manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Notice {
-    /// Started, or reloaded: connections are accepted.
+    /// The service has started, or reloaded: connections are accepted.
     Ready,
     Reloading,
-    /// It ends, and takes no longer than that.
+    /// The service ends, and takes no longer than that.
     Stopping(Duration),
     Status(String),
     Watchdog,
@@ -66,7 +64,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready => f.write_str("READY=1"),
-            // The manager tells by the time whether it is the reload that it asked for.
+            // The manager recognizes by the time the reload that it requested.
             Self::Reloading => {
                 write!(f, "RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros())
             }
@@ -84,21 +82,21 @@ impl fmt::Display for Notice {
     }
 }
 
-/// The way to the service manager, if one started us that wants to hear.
+/// Channel to the service manager, if one started us that wants messages.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     to: Option<(UnixDatagram, OsString)>,
-    /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
+    /// Time that the manager waits for [`Notice::Watchdog`]; `None` = no limit.
     pub(crate) watchdog: Option<Duration>,
     waiting: VecDeque<(String, Vec<OwnedFd>)>,
-    /// When [`Self::send_waiting`] is worth a try.
+    /// Time of the next useful [`Self::send_waiting`].
     pub(crate) retry: Option<Instant>,
-    /// The manager could not be told something.
+    /// Whether a message to the manager has failed.
     has_failed: bool,
 }
 
 impl Notifier {
-    /// As the environment says: `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Reads the environment: `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
     pub(crate) fn of_environment() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let Some(socket) = variable("NOTIFY_SOCKET") else {
@@ -112,7 +110,7 @@ impl Notifier {
         notifier
     }
 
-    /// To the socket of that name, `/path` or `@abstract`.
+    /// Sends to the socket of that name, `/path` or `@abstract`.
     fn to(name: &OsStr) -> Self {
         let opened = || match name.as_bytes() {
             [b'@' | b'/', ..] => Ok((UnixDatagram::unbound()?, name.to_owned())),
@@ -130,7 +128,7 @@ impl Notifier {
         self.to.is_some()
     }
 
-    /// Tells the manager these things at once, after all that was said before.
+    /// Sends the manager these notices at once, after all earlier ones.
     pub(crate) fn send(&mut self, notices: &[Notice]) {
         let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
         let others = self.waiting.iter().filter(|(text, _)| !text.starts_with("FDSTORE"));
@@ -139,10 +137,10 @@ impl Notifier {
         }
     }
 
-    /// Asks the manager to keep these for the next start, by that name, beside those that it has by
-    /// it.
+    /// Asks the manager to keep these descriptors for the next start, by that name, beside those
+    /// that it already has.
     pub(crate) fn keep(&mut self, name: &str, fds: &[BorrowedFd<'_>]) {
-        // It need not look whether they are still of use: they are named when they are not.
+        // The manager need not check whether they are still useful: we name those that are not.
         let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
         for batch in fds.chunks(DESCRIPTORS_MAX) {
             match batch.iter().map(BorrowedFd::try_clone_to_owned).collect() {
@@ -166,7 +164,7 @@ impl Notifier {
         }
     }
 
-    /// Waits until the manager has been told all, but not long.
+    /// Waits until the manager has received all, up to a time limit.
     pub(crate) fn flush(&mut self) {
         let until = Instant::now() + FLUSH_TIME_MAX;
         while self.retry.is_some() && Instant::now() < until {
@@ -203,7 +201,7 @@ impl Notifier {
     }
 }
 
-/// A socket's unit has a handful, and the descriptor store one for each address and worker.
+/// Maximum descriptors: a socket's unit has a handful, the store one per address and worker.
 const HANDED_OVER_MAX: u16 = 32_768;
 
 #[derive(Debug)]
@@ -224,8 +222,8 @@ pub(crate) struct Given {
     pub(crate) fd: OwnedFd,
 }
 
-/// All that was handed over: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES` say how many there
-/// are, to whom, and what they are called. To be called once, before the process opens anything.
+/// Returns all descriptors handed over: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES` give their
+/// number, receiver and names. Must be called once, before the process opens anything.
 pub(crate) fn given() -> Result<Vec<Given>, Failure> {
     let number = |name: &str| match std::env::var_os(name) {
         None => Ok(None),
@@ -257,7 +255,7 @@ pub(crate) fn given() -> Result<Vec<Given>, Failure> {
 }
 
 impl HandedOverSockets {
-    /// These. Each must be a socket that listens.
+    /// Takes these descriptors. Each must be a socket that listens.
     pub(crate) fn new(given: Vec<Given>) -> Result<Self, Failure> {
         let each = given.into_iter().map(|Given { number, name, fd }| {
             let taken = inherited::listener(fd);
@@ -267,8 +265,8 @@ impl HandedOverSockets {
         each.collect::<Result<_, _>>().map(Self)
     }
 
-    /// A descriptor for each worker, and at least one of every socket, if the address was handed
-    /// over. Workers share the sockets, as they do a Unix socket.
+    /// Returns a descriptor for each worker, and at least one of every socket, if the address was
+    /// handed over. Workers share the sockets, as they do a Unix socket.
     pub(crate) fn share(&self, address: &Address, workers: usize) -> Option<Vec<OwnedFd>> {
         let here: Vec<_> = self.at(address).collect();
         if here.is_empty() {
@@ -287,8 +285,8 @@ impl HandedOverSockets {
         })
     }
 
-    /// Takes those that the program before had of its service manager: no reload closes them, and
-    /// the path is the manager's.
+    /// Takes sockets that the previous program had of its service manager: no reload closes them,
+    /// and the path is the manager's.
     pub(crate) fn inherit(&mut self, address: &Address, name: Option<&str>, fds: &[OwnedFd]) {
         // The limit of descriptors is raised, and this is the start.
         let copies = fds.iter().filter_map(|fd| fd.try_clone().ok());
@@ -308,7 +306,7 @@ impl HandedOverSockets {
         self.at(address).next().map(|one| one.name.clone())
     }
 
-    /// The list of the sockets handed over, as a part of a sentence.
+    /// Returns the list of the sockets handed over, as a part of a sentence.
     pub(crate) fn list(&self) -> String {
         let each = self.0.iter();
         let each: Vec<_> = each.map(|one| format!("`{}` ({})", one.name, one.address)).collect();
@@ -318,7 +316,7 @@ impl HandedOverSockets {
         }
     }
 
-    /// Warns of those that nobody listens at.
+    /// Warns of sockets that nobody listens at.
     pub(crate) fn warn_of_unused(&self, wanted: impl Fn(&Address) -> bool) {
         let is_wanted = |one: &HandedOver| {
             wanted(&one.address) || wanted(&Address::Inherited(one.name.clone()))

@@ -1,7 +1,7 @@
-//! A new program that is to take the place of the running one: whether it would serve.
+//! Checks whether a new program would serve in the place of the running one.
 //!
-//! Owns the check, a process that changes nothing. Who may ask for it, and what follows, is
-//! `upgrade`'s.
+//! Handles the check, a process that changes nothing. `upgrade` decides about permission and the
+//! consequences.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -22,48 +22,48 @@ use crate::admin::milliseconds;
 use crate::messages;
 use crate::status_parts::UpgradeStatus;
 
-/// The program's first argument when it is to say whether it would serve in the place of another:
-/// before the arguments that it would be run with.
+/// First argument of the program that makes it check whether it would serve in the place of
+/// another: before the arguments that it would be run with.
 pub(crate) const CHECK_ARGUMENT: &str = "--check-upgrade";
 
-/// Until the new program runs: a file system that does not answer holds that.
+/// Time limit until the new program runs: a file system that does not answer delays that.
 pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From there to its first word, which version it is: a program that hangs, or is no lariat, is
-/// given up then. Ours say it before they read anything, also from a slow disk on a busy host.
+/// Time limit from there to its first message, its version: a program that hangs, or is no lariat,
+/// is given up then. Ours send it before they read anything, also from a slow disk on a busy host.
 pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// From there to its verdict: it reads its configuration meanwhile, for as long as a reader may. A
-/// shorter time would refuse what a start serves; an operator who does not want to wait sees the
-/// process in the status.
+/// Time limit from there to its verdict: it reads its configuration meanwhile, for as long as a
+/// reader may. A shorter time would refuse what a start serves; an operator who does not want to
+/// wait sees the process in the status.
 pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(330);
 
-/// How long the worker process before may take to pause, and then the new one to accept. Nobody
+/// Time limit for the earlier worker process to pause, and then for the new one to accept. Nobody
 /// accepts meanwhile.
 pub(crate) const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Checks that a file system may hold: each is a thread and a process.
+/// Checks that a file system may block: each is a thread and a process.
 const CHECKS_MAX: usize = 4;
 
-/// How far the running program is that is to be replaced.
+/// Progress of the running program's replacement.
 #[derive(Default)]
 pub(crate) enum Upgrade {
     #[default]
     None,
-    /// The new program is to say whether it would serve.
+    /// The new program is checking whether it would serve.
     Checking(Check),
-    /// It would, and has its turn when no reload is in progress.
+    /// The new program would serve, and has its turn when no reload is in progress.
     Accepted(NewProgram),
-    /// Messages of worker processes are heard to their end.
+    /// Messages of worker processes are read to their end.
     Stopping(NewProgram, Instant),
 }
 
 pub(crate) struct Check {
     pub(crate) number: u64,
-    /// The file that is run.
+    /// File that is run.
     pub(crate) name: PathBuf,
     since: SystemTime,
-    /// The process, once it runs, and its version, once it has said it.
+    /// Process number, once it runs, and its version, once it has sent it.
     pid: Option<u32>,
     version: Option<String>,
     until: Instant,
@@ -74,14 +74,14 @@ pub(crate) struct Check {
 pub(crate) struct NewProgram {
     pub(crate) fd: OwnedFd,
     pub(crate) version: String,
-    /// In which it reads what is handed on.
+    /// Format of the state that it reads.
     pub(crate) format: u32,
 }
 
 /// News of the check of that number.
 pub(crate) enum CheckNews {
     Running(u32),
-    /// It has said which version it is.
+    /// The new program has reported its version.
     Reads(String),
     Ended(Result<NewProgram, String>),
 }
@@ -97,9 +97,9 @@ impl Check {
         self.until = Instant::now() + CHECK_TIME_MAX;
     }
 
-    /// Ends it, with all that it has started.
+    /// Ends it, with all processes that it has started.
     pub(crate) fn give_up(self) {
-        // What it leaves behind may hold the other end open.
+        // Leftover processes may hold the other end open.
         self.channel.end();
         self.pid.into_iter().for_each(process::end_group);
     }
@@ -136,7 +136,7 @@ impl Check {
         UpgradeStatus { since_ms: milliseconds(self.since), pid: self.pid, until_ms, stage }
     }
 
-    /// The status once it would serve.
+    /// Returns the status of a program that would serve.
     pub(crate) fn accepted(&self) -> UpgradeStatus {
         let version = self.version.as_deref().unwrap_or_default();
         let stage = format!("lariat {version} takes over when what is under way has ended");
@@ -153,7 +153,7 @@ impl Upgrade {
         }
     }
 
-    /// The new program, if only worker processes were waited for.
+    /// Returns the new program, if only worker processes were waited for.
     pub(crate) fn take_stopping(&mut self) -> Option<NewProgram> {
         match std::mem::take(self) {
             Self::Stopping(program, _) => Some(program),
@@ -165,19 +165,19 @@ impl Upgrade {
     }
 }
 
-/// The state of upgrades in the running program.
+/// State of upgrades in the running program.
 #[derive(Default)]
 pub(crate) struct Upgrading {
     pub(crate) stage: Upgrade,
     /// Checks of new programs that were begun.
     checks: u64,
-    /// One more reference for each that has not ended.
+    /// Reference counter: one more for each check that has not ended.
     checking: Arc<()>,
-    /// Worker processes whose threads were told to listen no more, and have not ended yet.
+    /// Worker processes whose threads were ordered to stop listening, and have not ended yet.
     pub(crate) listening: Vec<u64>,
-    /// The file that this process was started from.
+    /// File that this process was started from.
     pub(crate) program: Option<PathBuf>,
-    /// The version of the program whose place this one takes.
+    /// Version of the program whose place this one takes.
     pub(crate) program_before: Option<String>,
 }
 
@@ -186,8 +186,8 @@ impl Upgrading {
         Self { program: program(), program_before, ..Self::default() }
     }
 
-    /// Runs the file that this process was started from, as it is now, to ask whether it would
-    /// serve. `hear` is called from a thread, with the number of the check.
+    /// Runs the file that this process was started from, as it is now, to check whether it would
+    /// serve. A thread calls `hear` with the number of the check.
     pub(crate) fn begin_check(
         &mut self,
         state: SupervisorState,
@@ -222,7 +222,7 @@ impl Upgrading {
         let attend = move || {
             let ended = check(command, &own, state, |news| hear(number, news));
             drop(place);
-            // As it stands on a standard error.
+            // As written to a standard error.
             let text = |why: &str| Level::split(why).map_or(why, |(_, text)| text).to_owned();
             let ended = ended.map_err(|why| format!("{name}: {}", text(&why)));
             hear(number, CheckNews::Ended(ended));
@@ -235,8 +235,8 @@ impl Upgrading {
     }
 }
 
-/// Runs a program, has it look at the state, and hears whether it would serve. An error is a
-/// sentence without a full stop.
+/// Runs a program, has it look at the state, and reads its verdict. An error is a sentence without
+/// a full stop.
 fn check(
     mut command: Command,
     channel: &Channel,
@@ -278,8 +278,8 @@ fn check(
     })
 }
 
-/// The file to run, by the path that this process was started by, so that it is the new program
-/// after an upgrade.
+/// Returns the file to run, by the path that this process was started by, so that it is the new
+/// program after an upgrade.
 fn program() -> Option<PathBuf> {
     let name = PathBuf::from(std::env::args_os().next()?);
     if name.components().count() > 1 {
@@ -291,8 +291,8 @@ fn program() -> Option<PathBuf> {
     found.or_else(|| std::env::current_exe().ok())
 }
 
-/// Says to the running program, at the other end of the standard input, whether this one would
-/// serve in its place: `errors` gives what is wrong with the configuration, if anything is.
+/// Tells the running program, at the other end of the standard input, whether this one would serve
+/// in its place: `errors` returns the faults of the configuration, if there are any.
 pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Result<()> {
     // A file with capabilities has undone what the running program has set.
     process::end_with_parent()?;

@@ -1,9 +1,9 @@
-//! One process, one program after the other: what a supervisor hands on when it becomes another
-//! program (execve(2)), and the way back.
+//! One process, one program after the other: the state that a supervisor hands on when it becomes
+//! another program (execve(2)), and the way back.
 //!
 //! All goes through a socket pair of which one end stays open: `[program, own, state, ...]`, where
 //! `state` is a [`SupervisorState`] with its descriptors, which every program reads. With `own` and
-//! the descriptors that come last the program before can go on as if nothing had been; no other
+//! the descriptors that come last the previous program can go on as if nothing had been; no other
 //! looks into it. A program that cannot serve sends the same back, with the reason why; for one
 //! that crashes or hangs it lies ready ([`WayBack`]).
 
@@ -29,26 +29,26 @@ use crate::supervisor::prepared::FixedParts;
 use crate::supervisor::service_manager::protocol::{HandedOverSockets, given};
 use crate::supervisor::service_manager::{is_ours, restored};
 
-/// The number of the descriptor that the next program reads what is handed on from.
+/// Number of the descriptor from which the next program reads what is handed on.
 const VARIABLE: &str = "LARIAT_IMAGE";
 
 /// Variables that hold for one program only: what a service manager has handed over to the first.
 const NOT_HANDED_ON: [&str; 4] = [VARIABLE, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// As long as the reason may be why a program could not serve.
+/// Maximum length of the reason why a program could not serve.
 const REASON_CHARACTERS_MAX: usize = 16 << 10;
 
-/// A configuration with all its files, as long as a channel takes it.
+/// Maximum bytes of a configuration with all its files: a channel's limit.
 const OWN_BYTES_MAX: usize = channel::MESSAGE_BYTES_MAX;
 
 /// Descriptors that come before those of the state.
 const FIRST: usize = 3;
 
-/// From the start of a program to the moment at which it serves: its deadlines for files, names, a
-/// plan and the switch, and some seconds. One that takes longer hangs.
+/// Time limit from the start of a program until it serves: its deadlines for files, names, a plan
+/// and the switch, and some seconds. A slower program hangs.
 const TAKE_OVER_TIME_MAX: Duration = Duration::from_secs(450);
 
-/// The origin of a supervisor: what it inherits and is given.
+/// Origin of a supervisor: its inheritance and arguments.
 #[derive(Default)]
 pub(crate) struct SupervisorOrigin {
     pub(crate) handed_over: HandedOverSockets,
@@ -57,7 +57,7 @@ pub(crate) struct SupervisorOrigin {
     pub(crate) returned: Option<Return>,
 }
 
-/// The state that a program needs to go on with what it served, if the next one comes back.
+/// State that a program needs to go on with what it served, if the next one comes back.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct OwnState {
     pub(crate) generation: u64,
@@ -67,7 +67,7 @@ pub(crate) struct OwnState {
     pub(crate) reach: Reach,
     pub(crate) bundle: Secret,
     pub(crate) keys: Vec<KeyGroup>,
-    /// The processes that hold them, in the order of the groups.
+    /// Processes that hold keys, in the order of the groups.
     pub(crate) key_processes: Vec<LentKeyProcess>,
 }
 
@@ -75,17 +75,17 @@ pub(crate) struct OwnState {
 pub(crate) struct Return {
     pub(crate) why: String,
     pub(crate) own: OwnState,
-    /// The folders, the log, and the ends of key processes' channels.
+    /// Folders, the log, and the ends of key processes' channels.
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// The program before, and all that it handed on: until this one serves, it may have to go on. It
+/// The previous program, and all that it handed on: until this one serves, it may have to go on. It
 /// does so by itself if this one crashes or hangs.
 pub(crate) struct WayBack(Fallback);
 
-/// The origin of this process: the program before hands it on, or else a service manager.
+/// Returns the origin of this process: the previous program hands it on, or else a service manager.
 ///
-/// To be called once, before the process opens anything.
+/// Must be called once, before the process opens anything.
 pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     let Some(number) = std::env::var_os(VARIABLE) else {
         let given = given()?.into_iter();
@@ -125,7 +125,7 @@ pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     Ok(SupervisorOrigin { inherited, returned, ..SupervisorOrigin::default() })
 }
 
-/// The one message of a channel: it has been sent in full, and nobody sends any more.
+/// Receives the one message of a channel: it has been sent in full, and the sender is gone.
 fn received(channel: OwnedFd) -> io::Result<(String, Vec<OwnedFd>)> {
     let channel = Channel::from(channel);
     let message = channel.receive_up_to(4 * REASON_CHARACTERS_MAX, channel::DESCRIPTORS_MAX)?;
@@ -133,7 +133,7 @@ fn received(channel: OwnedFd) -> io::Result<(String, Vec<OwnedFd>)> {
     Ok((String::from_utf8_lossy(&why).into_owned(), fds))
 }
 
-/// The state, the memory with this program's own, and its descriptors. An error is a sentence.
+/// Returns the state, the memory with this program's own, and its descriptors, or a sentence.
 fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), String> {
     let mut fds = fds.into_iter();
     let first: Vec<_> = fds.by_ref().take(FIRST).collect();
@@ -148,7 +148,7 @@ fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), St
 }
 
 impl OwnState {
-    /// As it is handed on.
+    /// Returns the state as it is handed on.
     pub(crate) fn sealed(&self) -> io::Result<OwnedFd> {
         let bytes = handover::encode(self).map_err(io::Error::other)?;
         sealed_within(OWN_BYTES_MAX, "lariat own state", &bytes)
@@ -156,14 +156,14 @@ impl OwnState {
 }
 
 impl WayBack {
-    /// Keeps what was handed on in a channel that nobody reads, ready for the program before: so
+    /// Keeps what was handed on in a channel that nobody reads, ready for the previous program: so
     /// the process has each descriptor open once.
     fn new(fds: &[OwnedFd]) -> io::Result<Self> {
         let why = format!("it crashed, or did not serve in {} s", TAKE_OVER_TIME_MAX.as_secs());
         Fallback::new(returning(fds, &why)?, TAKE_OVER_TIME_MAX).map(Self)
     }
 
-    /// Becomes the program before again, which goes on and says why. Returns why that could not be.
+    /// Becomes the previous program again, which reports why. Returns the reason if that fails.
     pub(crate) fn go(self, why: &str) -> Failure {
         match received(self.0.into_kept()) {
             Ok((_, fds)) => go_back(&fds, why),
@@ -179,20 +179,20 @@ fn go_back(fds: &[OwnedFd], why: &str) -> Failure {
     Failure::host(BECOME)(returning(fds, &why).map_or_else(|error| error, start))
 }
 
-/// The program before, which comes first among these.
+/// Returns the previous program, which comes first among these.
 fn returning(fds: &[OwnedFd], why: &str) -> io::Result<NextImage> {
     let program = fds.first().ok_or(io::ErrorKind::NotFound)?.try_clone()?;
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     next(program, why, &fds, None)
 }
 
-/// The file that this process was started from, to go back to it.
+/// Opens the file that this process was started from, to go back to it.
 pub(crate) fn own_program() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/proc/self/exe")?.into())
 }
 
-/// Becomes another program, which finds these descriptors. Returns why that could not be: then
-/// nothing has changed. `name` is the one that it is started by.
+/// Becomes another program, which finds these descriptors. Returns the reason if that fails: then
+/// nothing has changed. `name` is the path that it is started by.
 pub(crate) fn hand_on(
     program: OwnedFd,
     fds: &[BorrowedFd<'_>],
@@ -230,18 +230,18 @@ fn next(
     NextImage::new(program, [first].into_iter().chain(arguments), environment, theirs)
 }
 
-/// The environment, but for what holds for one program only.
+/// Returns the environment, except what holds for one program only.
 pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     let is_not_handed_on = |name: &OsString| NOT_HANDED_ON.iter().any(|one| name == one);
     std::env::vars_os().filter(move |(name, _)| !is_not_handed_on(name))
 }
 
-/// The state in memory, as it is handed on.
+/// Returns the state in memory, as it is handed on.
 pub(crate) fn sealed(state: &SupervisorState) -> io::Result<OwnedFd> {
     sealed_within(STATE_BYTES_MAX, "lariat state", &encode(state))
 }
 
-/// Refuses what the one that it is handed on to would refuse.
+/// Seals the bytes, and refuses what the receiver would refuse.
 fn sealed_within(bytes_max: usize, name: &str, bytes: &Secret) -> io::Result<OwnedFd> {
     let length = bytes.bytes().len();
     if length > bytes_max {

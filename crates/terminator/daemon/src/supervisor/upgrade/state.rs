@@ -1,10 +1,10 @@
-//! The state that outlasts a supervisor's program: secrets, sessions, listeners and the order of an
-//! operator, as a new program of the same process gets it, or a new process from the service
+//! The state that outlasts a supervisor's program: secrets, sessions, listeners and the orders of
+//! an operator, as a new program of the same process gets it, or a new process from the service
 //! manager.
 //!
-//! Owns its form and which forms we speak. It is JSON, and who reads it may be an older or a newer
-//! program: fields that are not known are skipped, unless the state says that they must be
-//! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
+//! Handles its format and the choice of versions. It is JSON, and its reader may be an older or a
+//! newer program: unknown fields are skipped, unless the state says that they must be understood.
+//! The format of orders to the earlier worker process (`handover::Order`) goes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -19,17 +19,17 @@ use wire::address::Address;
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
 use crate::named_servers::ServerName;
 
-/// The program's version, and the forms of what is handed over that we speak, the oldest and the
-/// newest. Another number means that one who knows only those before it would go wrong.
+/// Version of the program, and the oldest and newest formats of the state that we speak. Another
+/// number means that programs that know only earlier ones would go wrong.
 ///
 /// It is read from these bytes, so that tests can make a copy of the program that has others.
 static RELEASE: &str =
     concat!("lariat ", env!("CARGO_PKG_VERSION"), " hands over in the formats 1 to 1");
 
-/// Ten thousand listeners, with their names.
+/// Maximum bytes of the state: ten thousand listeners, with their names.
 pub(crate) const STATE_BYTES_MAX: usize = 4 << 20;
 
-/// The fields of a [`SupervisorState`] that we know, for [`SupervisorState::must_understand`].
+/// Known fields of a [`SupervisorState`], for [`SupervisorState::must_understand`].
 const KNOWN: [&str; 11] = [
     "format",
     "program",
@@ -44,11 +44,10 @@ const KNOWN: [&str; 11] = [
     "image",
 ];
 
-/// The release of a program that is to take the place of the running one. This stays readable
-/// in every format.
+/// Release of a program that is to replace the running one. This stays readable in every format.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Release {
-    /// The formats that it speaks, the oldest and the newest.
+    /// The oldest and the newest format that it speaks.
     pub(crate) formats: [u32; 2],
     pub(crate) program: String,
 }
@@ -56,24 +55,24 @@ pub(crate) struct Release {
 /// That program's judgement of the state and of its configuration.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct UpgradeVerdict {
-    /// The reason why it would not serve; `None` = it would.
+    /// Reason why it would not serve; `None` if it would.
     pub(crate) refused: Option<String>,
 }
 
-/// The state that is handed on. With it come the descriptors: of the session memory, then each
+/// State that is handed on. These descriptors come along: that of the session memory, then each
 /// listener's, then the admin's and the cluster's, then what [`ImageState`] says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SupervisorState {
-    /// The format that it is in.
+    /// Format of the state.
     pub(crate) format: u32,
     pub(crate) program: String,
-    /// Fields that who does not know them must not leave out.
+    /// Fields that a reader must not skip even if it does not know them.
     #[serde(default)]
     pub(crate) must_understand: Vec<String>,
     pub(crate) secret: SessionKey,
-    /// Worker processes up to this number have used the session memory.
+    /// Last number of the worker processes that have used the session memory.
     pub(crate) last_number: u64,
-    /// The memory of stored sessions.
+    /// Memory of stored sessions.
     #[serde(default)]
     pub(crate) sessions: Option<SessionsState>,
     #[serde(default)]
@@ -85,16 +84,16 @@ pub(crate) struct SupervisorState {
     pub(crate) listeners: Vec<ListenerState>,
     #[serde(default)]
     pub(crate) admin: Option<String>,
-    /// The place where datagrams of the cluster's peers arrive, as configured.
+    /// Address where datagrams of the cluster's peers arrive, as configured.
     #[serde(default)]
     pub(crate) cluster: Option<String>,
-    /// The part that only the next program of the same process gets.
+    /// Part that only the next program of the same process gets.
     #[serde(default)]
     pub(crate) image: Option<ImageState>,
 }
 
-/// The part that stays with the process. With it come the descriptors of the status socket and of
-/// the way to each worker process and to each process with keys.
+/// Part that stays with the process. The descriptors of the status socket and of the channel to
+/// each worker process and to each process with keys come along.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ImageState {
     pub(crate) status_socket: PathBuf,
@@ -102,21 +101,21 @@ pub(crate) struct ImageState {
     pub(crate) pid_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) workers: Vec<WorkerState>,
-    /// The version of the program that has forbidden this process system calls, if one has. They
-    /// stay forbidden, and each program that did it once more would make every call slower.
+    /// Version of the program that has forbidden this process system calls, if one has. They stay
+    /// forbidden, and each program that did it once more would make every call slower.
     #[serde(default)]
     pub(crate) calls_forbidden_by: Option<String>,
     #[serde(default)]
     pub(crate) last_upgrade: Option<EndedUpgrade>,
     #[serde(default)]
     pub(crate) key_processes: Vec<KeyProcessState>,
-    /// Programs that change the DNS and run on.
+    /// Programs that change the DNS and still run.
     #[serde(default)]
     pub(crate) hooks: Vec<HookState>,
 }
 
-/// A program that the supervisor has started, and leaves to the next program of its process: what
-/// it does to the record is not known until it has ended.
+/// A program that the supervisor has started, and leaves to the next program of its process: its
+/// effect on the record is unknown until it has ended.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct HookState {
     pub(crate) record: String,
@@ -124,14 +123,14 @@ pub(crate) struct HookState {
     pub(crate) reader: u32,
 }
 
-/// A process with keys that a worker process of the program before asks.
+/// A process with keys that a worker process of a previous program uses.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct KeyProcessState {
     pub(crate) number: u64,
     pub(crate) pid: u32,
-    /// The number of that worker process.
+    /// Number of that worker process.
     pub(crate) worker: u64,
-    /// When it ends, by the clock that stands in no sleep; `None` = with the worker process.
+    /// Time of its end, by the clock that stops in sleep; `None` = with the worker process.
     #[serde(default)]
     pub(crate) ends_ms: Option<u64>,
 }
@@ -141,12 +140,12 @@ pub(crate) struct KeyProcessState {
 pub(crate) struct WorkerState {
     pub(crate) number: u64,
     pub(crate) pid: u32,
-    /// When it is killed, by the clock that stands in no sleep; `None` = it serves.
+    /// Time when it is killed, by the clock that stops in sleep; `None` if it serves.
     #[serde(default)]
     pub(crate) drains_until_ms: Option<u64>,
 }
 
-/// The memory of stored sessions: its limits say how entries lie in it.
+/// Memory of stored sessions: its limits determine the layout of entries.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SessionsState {
     pub(crate) key: SessionKey,
@@ -155,7 +154,7 @@ pub(crate) struct SessionsState {
     pub(crate) lifetime_ms: u64,
 }
 
-/// The listening sockets of one address.
+/// Listening sockets of one address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct ListenerState {
     pub(crate) address: String,
@@ -165,7 +164,7 @@ pub(crate) struct ListenerState {
     pub(crate) mptcp: bool,
     #[serde(default)]
     pub(crate) ipv6_only: bool,
-    /// How many equal addresses stand before it, if the kernel chooses their ports.
+    /// Number of equal addresses before it, if the kernel chooses their ports.
     #[serde(default)]
     pub(crate) place: usize,
     pub(crate) sockets: usize,
@@ -187,7 +186,7 @@ impl SessionsState {
 }
 
 impl Release {
-    /// Ours.
+    /// Returns our own release.
     pub(crate) fn own() -> Self {
         let mut words = std::hint::black_box(RELEASE).split(' ');
         let program = words.nth(1).unwrap_or_default().to_owned();
@@ -198,7 +197,7 @@ impl Release {
         Self { formats: [number(5), number(1)], program }
     }
 
-    /// The newest format that both sides speak. An error is a sentence.
+    /// Returns the newest format that both sides speak. An error is a sentence.
     pub(crate) fn format(&self) -> Result<u32, String> {
         let Self { formats: [oldest, newest], program: version } = Self::own();
         let [their_oldest, their_newest] = self.formats;
@@ -215,7 +214,7 @@ impl Release {
 }
 
 impl SupervisorState {
-    /// Sees whether we can take all of it. An error is a sentence.
+    /// Checks that we can take all of it. An error is a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
         let program = line(&self.program);
         let [oldest, newest] = Release::own().formats;
@@ -236,7 +235,7 @@ impl SupervisorState {
         }
     }
 
-    /// How many descriptors go with it.
+    /// Returns the number of descriptors that go with it.
     pub(crate) fn descriptors(&self) -> usize {
         let image = self.image.as_ref();
         let others = [
@@ -251,7 +250,7 @@ impl SupervisorState {
         counts.fold(others + processes, usize::saturating_add)
     }
 
-    /// The same as [`Self::check`]; the number of descriptors must match too.
+    /// Checks as [`Self::check`], and that the number of descriptors matches too.
     pub(crate) fn check_with(&self, descriptors: usize) -> Result<(), String> {
         self.check()?;
         if self.descriptors() != descriptors {
@@ -280,25 +279,25 @@ pub(crate) struct Inherited {
 
 /// State and descriptors that stay with the process from program to program.
 pub(crate) struct InheritedImage {
-    /// The version of the program before.
+    /// Version of the previous program.
     pub(crate) program: String,
     pub(crate) state: ImageState,
-    /// `None` once it is taken.
+    /// Status socket; `None` once it is taken.
     pub(crate) status: Option<OwnedFd>,
-    /// The way to each worker process, in the state's order.
+    /// Channel to each worker process, in the state's order.
     pub(crate) workers: Vec<OwnedFd>,
-    /// The same of processes with keys.
+    /// Channel to each process with keys, in the state's order.
     pub(crate) key_processes: Vec<OwnedFd>,
 }
 
 impl Inherited {
-    /// The admin listener, if it listens there.
+    /// Takes the admin listener, if it listens there.
     pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
         let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();
         self.admin.take_if(is_it).map(|(_, fd)| fd)
     }
 
-    /// The state has been checked: there are as many descriptors as it names.
+    /// Assigns the descriptors of a checked state: there are as many as it names.
     pub(crate) fn new(state: SupervisorState, fds: Vec<OwnedFd>) -> Self {
         let mut fds = fds.into_iter();
         let sessions = state.sessions.and_then(|one| Some((one, fds.next()?)));
@@ -338,14 +337,14 @@ impl Inherited {
     }
 }
 
-/// The bytes of a message.
+/// Serializes a message.
 pub(crate) fn encode(message: &impl Serialize) -> Secret {
     let bytes = serde_json::to_vec(message);
     // Every field is a number, text, a list of them, or a path of ours that is text.
     Secret::new(bytes.unwrap_or_default())
 }
 
-/// The message of these bytes. An error is a sentence without a full stop.
+/// Parses a message. An error is a sentence without a full stop.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let parsed = serde_json::from_slice(bytes);
     parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
