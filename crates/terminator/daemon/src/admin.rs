@@ -1,12 +1,12 @@
-//! The operator's view of the running process: status document, metrics, page and history; and the
-//! doors where it is asked.
+//! The operator's view of the running process: status document, metrics, page and history, and the
+//! sockets that serve them.
 //!
-//! `state` is what is known; it is told so by the control thread and by those who watch, and
-//! `state::views` makes the `document` and the metrics of it. `servers` and `server_watch` say of
-//! each server whether it is up, since when and why; `cluster` does so of peers and store. The
-//! document is served by `socket` (the status socket) and `http` (the admin address: a page,
-//! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
-//! order. `text`, `paragraphs` and `units` print it for people, as `lariat status` does.
+//! `state` holds what is known, set by the control thread and the watching threads; `state::views`
+//! builds the `document` and the metrics from it. `servers` and `server_watch` determine for each
+//! server whether it is up, since when and why; `cluster` does so for peers and store. `socket`
+//! (the status socket) and `http` (the admin address: page, `history`, and `readiness` for
+//! balancers; `access` checks who is answered) serve the document. Neither takes orders. `text`,
+//! `paragraphs` and `units` print it for people, as `lariat status` does.
 
 mod access;
 mod cluster;
@@ -46,7 +46,7 @@ pub(crate) use servers::HealthReport;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;
 
-/// The sockets on which operators are served: the status socket, and the admin address.
+/// The sockets that serve operators: the status socket and the admin address.
 pub(crate) struct Doors {
     status: Option<UnixListener>,
     admin: Option<TcpListener>,
@@ -54,7 +54,7 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Serves there at once, or later.
+    /// Serves on both sockets at once if `opens`, else after `open`.
     pub(crate) fn new(
         status: Option<OwnedFd>,
         admin: Option<OwnedFd>,
@@ -82,7 +82,7 @@ impl Doors {
         Ok(())
     }
 
-    /// Accepts nobody there any more; those who are served go on.
+    /// Stops accepting on both sockets; open connections continue.
     pub(crate) fn close(&self) {
         self.served.iter().for_each(AbortHandle::abort);
     }

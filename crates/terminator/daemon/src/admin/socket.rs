@@ -1,8 +1,8 @@
-//! The status socket: each client gets the status document and the end of the stream.
+//! Serves the status socket: each client gets the status document and the end of the stream.
 //!
-//! It never reads, so nothing that is sent to it can do harm. Owns how long a document may be: a
-//! hundred thousand services would make it longer than who asks reads into memory. The first of
-//! them are shown then, and the number of the others.
+//! The socket is never read, so input cannot do harm. The document's length is limited here: with a
+//! hundred thousand services it would be longer than clients read into memory. Then only the first
+//! services are shown, and the number of the others.
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -17,15 +17,15 @@ use tokio::sync::Semaphore;
 use super::document::StatusDocument;
 use super::state::AdminState;
 
-/// Clients that are connected at the same time; more wait in the kernel's queue.
+/// Maximum number of clients at the same time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long somebody may take to read the document: it fits into a socket's buffer but for very
-/// many services, so this is generous. It is longer than we may be kept from writing, because a
-/// plan of very many services is being built.
+/// How long a client may take to read the document. This is generous, because the document fits
+/// into a socket's buffer except with very many services. It is longer than the building of a plan
+/// of very many services can keep us from writing.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Accepting fails for want of descriptors or memory, and does so at once until there are some.
+/// Pause after a failed accept: without descriptors or memory, accept fails at once every time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
@@ -35,7 +35,7 @@ pub(super) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
         reason = "its successor is unsafe, because of types that lend others' files"
     )]
     let listener = AsyncFd::new(listener);
-    // The only errors are of the reactor, which is there as long as this task.
+    // Errors come only from the reactor, which lives as long as this task.
     let Ok(listener) = listener else {
         return;
     };
@@ -54,8 +54,8 @@ pub(super) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
     }
 }
 
-/// Takes a client. Another process that has the listener may shut it down: the kernel says then
-/// that it is ready and that nobody is there, and tokio's own call would ask without end.
+/// Accepts a client. Another process that has the listener may shut it down: the kernel then
+/// reports readiness without a client, and tokio's own call would loop without end.
 async fn accept(listener: &AsyncFd<UnixListener>) -> io::Result<UnixStream> {
     loop {
         let mut ready = listener.readable().await?;
@@ -73,7 +73,7 @@ async fn accept(listener: &AsyncFd<UnixListener>) -> io::Result<UnixStream> {
     }
 }
 
-/// A client that leaves before the end loses the rest; that is no fault of ours.
+/// Sends the document. A client that leaves early loses the rest, which is no fault of ours.
 async fn tell(mut stream: UnixStream, state: &AdminState) {
     let document = json_within(JSON_BYTES_MAX, state.document());
     let told = async {
@@ -83,17 +83,17 @@ async fn tell(mut stream: UnixStream, state: &AdminState) {
     let _ = tokio::time::timeout(WRITE_TIME_MAX, told).await;
 }
 
-/// A quarter below what our own commands read.
+/// Maximum bytes of the document, a quarter below what our own commands read.
 pub(super) const JSON_BYTES_MAX: usize = 48 << 20;
 
-/// One line of JSON, of as many services as fit.
+/// Returns one line of JSON, with as many services as fit.
 pub(super) fn json_within(bytes_max: usize, mut document: StatusDocument) -> Vec<u8> {
     loop {
         let json = document.to_json();
         if json.len() <= bytes_max || document.services.is_empty() {
             return json;
         }
-        // A tenth less than in proportion, since the first may be longer than the last.
+        // A tenth less than in proportion, because the first may be longer than the last.
         let all = document.services.len();
         let kept = all as f64 * bytes_max as f64 / json.len() as f64 * 0.9;
         document.services.truncate(kept as usize);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(read.services, document.services[..read.services.len()]);
         assert!(!read.services.is_empty());
         assert_eq!(read.services.len() as u64 + read.services_left_out, 500);
-        // Without any service it is what it is.
+        // Without any service the document cannot be shortened.
         assert!(!json_within(1, document).is_empty());
     }
 }
