@@ -1,4 +1,4 @@
-//! Giving up rights, in the order in which one needs the other.
+//! Drops rights, in the order in which each step needs the rights dropped later.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +11,8 @@ use sys::{limit, signal};
 
 use crate::handover::{Fence, Fences, Reach, Rights, Sources, User, WorkerUser};
 
-/// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
-/// `reach` connected to. To be called before the first thread is started.
+/// Drops the rights for good; afterwards `roots` can be read, and the targets in `reach` connected
+/// to. Must be called before the first thread starts.
 ///
 /// An error names the step; the process must end then.
 pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Result<Rights, String> {
@@ -43,7 +43,7 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
     })
 }
 
-/// The same by other restrictions by Landlock and of system calls; how far each is given up.
+/// Drops rights by these restrictions; returns how far files and system calls are restricted.
 pub(crate) fn give_up_by(
     fences: &Fences,
     sources: Sources,
@@ -65,7 +65,7 @@ pub(crate) fn give_up_by(
             )
         })?;
     }
-    // An ordinary user may have been given some, and root that stays root has all.
+    // An ordinary user may have this right too, and root that stays root has all.
     if keeps_right {
         process::keep_foreign_addresses().map_err(|error| {
             format!(
@@ -96,12 +96,12 @@ pub(crate) fn give_up_by(
     Ok((files, system_calls))
 }
 
-/// Begins a process whose rights are to be given up: the first that it does. It ends with the
-/// supervisor from here on, also one that is stopped before it has heard a word. One that is
-/// stopped before this line stays, and ends at once if it is let go on, because nobody speaks to
-/// it; for less, the supervisor would have to fork all its memory at each start (`pre_exec`).
+/// Begins a process that will drop its rights: its first action. It ends with the supervisor from
+/// here on, even if it is stopped before the first order. A process stopped before this line stays,
+/// and ends at once when continued, because its channel is closed; to avoid that, the supervisor
+/// would have to fork all its memory at each start (`pre_exec`).
 ///
-/// The terminal and service managers signal every process; the supervisor says what to do.
+/// The terminal and service managers signal every process; only the supervisor's orders count.
 pub(crate) fn begin(name: &str) -> io::Result<()> {
     use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1, User2};
     process::end_with_parent()?;
