@@ -1,4 +1,4 @@
-//! An account as it is stored: whether it can be read, and is the directory's.
+//! Reads stored accounts, and checks that they are the directory's.
 
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub(crate) struct StoredAccount {
 
 impl StoredAccount {
     fn read(directory: &str, text: &str) -> Result<Self, String> {
-        // The library's words may show a part of the key.
+        // The library's error may show a part of the key.
         let stored: Self = serde_json::from_str(text).map_err(|_| "it is damaged")?;
         let at = serde_json::to_value(&stored.credentials).unwrap_or_default();
         match at.get("directory").and_then(serde_json::Value::as_str) {
@@ -20,13 +20,13 @@ impl StoredAccount {
         }
     }
 
-    /// The account at that directory, if it is one.
+    /// Returns the account at that directory if the text is one.
     pub(crate) fn of(directory: &str, text: &str) -> Option<Self> {
         Self::read(directory, text).ok()
     }
 }
 
-/// The fault of what is stored as the account at that directory; `None` = it is one.
+/// Returns the fault of the stored account at that directory; `None` = it is valid.
 pub fn account_fault(directory: &str, text: &str) -> Option<String> {
     StoredAccount::read(directory, text).err()
 }

@@ -49,7 +49,7 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Failures in a row before the store is given up: one may be chance, and each costs a client time.
 const FAILURES_MAX: u32 = 3;
 
-/// Such failures for a cluster: if one of three nodes is gone, sessions of the others still come.
+/// Failures in a row for a cluster: if one of three nodes is gone, other sessions still come.
 const CLUSTER_FAILURES_MAX: u32 = 12;
 
 /// Maximum number of this host's notices that wait for the thread: those beyond a mailbox's size
@@ -471,7 +471,7 @@ impl Store {
         }
     }
 
-    /// Notes that a cluster's node names one that is not dialled; sessions of the others still come.
+    /// Notes that a cluster's node names one that is not dialled; others' sessions still come.
     fn names_another(&mut self, fault: &Fault) {
         let is_news = self.redirect_said.is_none_or(|at| at.elapsed() > REDIRECT_INTERVAL);
         if is_news {
