@@ -188,7 +188,7 @@ impl OrderDialog {
     ) -> Result<(ServedCertificate, Hidden), OrderFault> {
         let account = self.account().await?;
         let ordered = match self.place(&account, replaces).await {
-            // Another certificate has replaced that one already, so ours cannot replace it.
+            // The old certificate is already replaced by another, so the order cannot name it.
             Err(fault) if replaces.is_some() && fault.wait_until.is_none() => {
                 self.place(&account, None).await
             }

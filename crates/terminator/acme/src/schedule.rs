@@ -244,7 +244,7 @@ impl RenewalSchedule {
         self.attempts(now);
     }
 
-    /// Notes that the order begun by [`Self::begins`] was not placed, because the disk took nothing.
+    /// Notes that the order begun by [`Self::begins`] was not placed: the disk took nothing.
     /// No attempt is counted, so that the pause does not grow; an operator need not wait for it.
     pub fn was_not_placed(&mut self, why: &str, now: u64) {
         self.orders.pop();

@@ -6,7 +6,7 @@
 //! `plan` builds plans, with stored sessions (`sessions`). Beside connections run the checks of
 //! servers (`health`), the watch on certificates that expire (`tls_findings`), the thread that
 //! writes the connection log (`log`), and those that share sessions with other hosts (`cluster`,
-//! `store`); all of these connect by `dial`.
+//! `store`); `dial` makes their connections.
 
 mod cluster;
 mod control;

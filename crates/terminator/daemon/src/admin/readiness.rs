@@ -33,7 +33,7 @@ pub(super) type Verdict = Result<&'static str, String>;
 
 impl Workers {
     pub(crate) fn begun(&self, heartbeat: Heartbeat) {
-        // A process has only one plane.
+        // A process has only one `Plane`.
         let _ = self.0.set(heartbeat);
     }
 

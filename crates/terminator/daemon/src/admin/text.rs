@@ -55,7 +55,7 @@ struct Past<'a> {
     seconds: f64,
 }
 
-/// The same service in an earlier document.
+/// This service in an earlier document.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     service: &'a ServiceStatus,
