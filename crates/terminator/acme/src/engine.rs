@@ -42,7 +42,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Follows entries until there are no more orders.
 ///
-/// # Errors None at present; an error would be the process's last message.
+/// # Errors
+/// None at present; an error would be the process's last message.
 pub async fn run(
     mut orders: UnboundedReceiver<AcmeOrder>,
     say: impl Fn(AcmeAnswer) + Send + Sync + 'static,

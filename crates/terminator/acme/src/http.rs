@@ -26,10 +26,10 @@ use tokio_rustls::TlsConnector;
 
 use crate::schedule::WAIT_MAX;
 
-/// Maximum bytes of an answer. A chain has ten thousand, a directory two.
+/// Maximum bytes of an answer. A chain has ten thousand, a directory two thousand.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Deadline from the look-up of the name to the last byte of the answer.
+/// Time limit from the look-up of the name to the last byte of the answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Requests at a time to an authority, each of which may need a connection.
@@ -65,7 +65,8 @@ impl AuthorityClient {
     /// Creates a client of the authority with this directory, whose certificate leads to one of
     /// `roots` (PEM).
     ///
-    /// # Errors The URL or the roots cannot be used: a sentence without a full stop.
+    /// # Errors
+    /// The URL or the roots cannot be used: a sentence without a full stop.
     pub(crate) fn new(
         directory: &str,
         roots: &[String],

@@ -85,7 +85,7 @@ pub enum AcmeOrder {
     /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or the
     /// [`AcmeAnswer::State`] is on the disk.
     Done { id: u64 },
-    /// The challenge or state cannot be put there, for this reason.
+    /// The challenge or state could not be put in place or stored, for this reason.
     Failed { id: u64, why: String },
 }
 
@@ -145,7 +145,7 @@ pub struct EntryStatus {
     pub stage: String,
     /// Time of the next step, in seconds since the epoch; `None` while one is in progress.
     pub next: Option<u64>,
-    /// Reason why the last attempt failed; `None` = it succeeded.
+    /// Reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,
     /// Time when that attempt failed, in seconds since the epoch.
     pub failed_at: Option<u64>,

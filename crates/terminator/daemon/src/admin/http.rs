@@ -34,9 +34,9 @@ use super::state::AdminState;
 /// nothing must not keep a scraper away.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Connections beyond these, for health checks alone: slow readers of the metrics, or idle
-/// connections, must not make a balancer take a healthy server for dead. The request comes too late
-/// to tell them apart, so a client in such a place gets a short time and one answer.
+/// Maximum number of further connections, for health checks alone: slow readers of the metrics, or
+/// idle connections, must not make a balancer take a healthy server for dead. The request comes too
+/// late to tell them apart, so a client in such a place gets a short time and one answer.
 const HEALTH_CONNECTIONS_MAX: usize = 16;
 
 /// How long such a connection may last. A stuck worker thread is known within two seconds; a check
@@ -214,8 +214,7 @@ fn of_verdict(verdict: Verdict) -> Answer {
     last(response(status, PLAIN_TEXT, format!("{line}\n").into()))
 }
 
-/// Closes the connection after this answer, because one that asked nothing that needs the right
-/// must keep no place.
+/// Closes the connection after this answer: one that needed no access right keeps no place.
 fn last(mut response: Answer) -> Answer {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response

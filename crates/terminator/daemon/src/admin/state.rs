@@ -144,8 +144,8 @@ pub(crate) struct AdminFacts {
     unwatched: BTreeSet<String>,
 }
 
-/// Absence of a key process that readiness ignores. A handshake waits as long for a signature (1
-/// s), so a replacement within this time is not noticed.
+/// Maximum absence of a key process that readiness ignores. A handshake waits as long (1 s) for a
+/// signature, so a replacement within this time is not noticed.
 const AWAY_MS_MAX: u64 = 1000;
 
 impl AdminState {

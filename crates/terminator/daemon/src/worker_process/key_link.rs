@@ -17,8 +17,8 @@ use tls::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault, Signat
 
 use crate::held_keys::{ANSWER_BYTES_MAX, KeyCounts, SignatureRequest, SignatureStatus};
 
-/// Deadline of a signature. It takes a millisecond, with a token some tens of them; so does the
-/// start of a new process after one died. The thread serves nobody else meanwhile.
+/// Deadline of a signature. It takes a millisecond, with a token some tens of them, like the start
+/// of a new process after one died. The thread serves nobody else meanwhile.
 pub(super) const SIGNATURE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Deadline of the first signature on a channel, because its process may just have been started for

@@ -62,7 +62,7 @@ pub(super) struct Descriptors {
 
 /// Builds a plan. This takes a tenth of a millisecond of CPU time per certificate.
 ///
-/// # Errors Sentences that describe what is wrong with the configuration.
+/// An error describes what is wrong with the configuration, in sentences.
 pub(super) fn build(
     mut bundle: Bundle,
     serve: &Serve,

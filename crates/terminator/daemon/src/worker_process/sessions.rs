@@ -51,7 +51,7 @@ impl Inheritance {
         }
     }
 
-    /// Maps the memory that was handed over. An error is a sentence.
+    /// Returns the memory that was handed over. An error is a sentence.
     fn memory(
         &self,
         key: &SessionKey,
@@ -109,7 +109,8 @@ pub(super) struct AuthorityAnswers {
 impl AuthorityAnswers {
     /// Gives these answers from now on, in every worker.
     ///
-    /// # Errors A sentence: some answers cannot be made. All others are in place.
+    /// # Errors
+    /// A sentence: some answers cannot be made. All others are in place.
     pub(super) fn set(&self, validations: Validations) -> Result<(), String> {
         self.http.set(validations.http);
         let set = answer_validations(&self.tls, &validations.tls);

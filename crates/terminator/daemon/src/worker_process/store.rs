@@ -450,7 +450,7 @@ impl Store {
             return;
         }
         let watched = matches!(self.shared.options.kind, StoreKind::Sentinel { .. });
-        // After a timeout the connection has ended too: the next request gets a new one.
+        // A late answer, for example, ends a connection: the next request gets a new one.
         let has_ended = self.connection.as_ref().is_some_and(Connection::has_ended);
         self.connection.take_if(|_| has_ended);
         match fault.why {

@@ -1,5 +1,5 @@
 //! A connection to one node of the store, on which many requests are in progress at once, and the
-//! faults of requests: the reason, who has to mend it, and the remedy.
+//! faults of requests: the reason, who caused it, and the remedy.
 //!
 //! Handles the dial, TLS, the password, and the limits on a node's use of our memory and time:
 //! unasked data, a value longer than a session can be, and a late answer end the connection. The
