@@ -1,4 +1,4 @@
-//! Keys and requests of certificates, and whether an authority gave what was asked for.
+//! Creates keys and requests of certificates, and checks that an authority issued what was ordered.
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use instant_acme::CertificateIdentifier;
@@ -13,13 +13,13 @@ use x509_parser::prelude::FromDer;
 use crate::messages::ServedCertificate;
 use crate::schedule::KnownCertificate;
 
-/// Certificates of a chain: those of the web have two or three.
+/// Maximum number of certificates in a chain: those of the web have two or three.
 const CHAIN_MAX: usize = 10;
 
 /// Seconds by which this host's clock may be behind.
 const CLOCK_SKEW_S: i64 = 3600;
 
-/// A new key of a kind by its word.
+/// Creates a key of the kind that the word names.
 pub(crate) fn new_key(kind: &str) -> Result<KeyPair, String> {
     let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
     let made = match kind {
@@ -32,7 +32,7 @@ pub(crate) fn new_key(kind: &str) -> Result<KeyPair, String> {
     made.map_err(|error| format!("no key could be made: {error}"))
 }
 
-/// The request for these names with this key, DER (RFC 2986).
+/// Returns the request for these names with this key, DER (RFC 2986).
 pub(crate) fn request(domains: &[String], key: &KeyPair) -> Result<Vec<u8>, String> {
     let params = CertificateParams::new(domains.to_vec());
     let request = params.and_then(|mut params| {
@@ -77,7 +77,7 @@ pub(crate) fn checked(
     Ok(ServedCertificate { key: kind.to_owned(), chain_pem, not_before: from, not_after: until })
 }
 
-/// A certificate that is served, as far as its renewal goes.
+/// Returns the facts about a served certificate that its renewal needs.
 pub(crate) fn known(served: &ServedCertificate) -> KnownCertificate {
     let seconds = |time: i64| u64::try_from(time).unwrap_or_default();
     KnownCertificate {
@@ -88,12 +88,12 @@ pub(crate) fn known(served: &ServedCertificate) -> KnownCertificate {
     }
 }
 
-/// The first certificate of a chain, DER.
+/// Returns the first certificate of a chain, DER.
 pub(crate) fn leaf(chain_pem: &str) -> Option<CertificateDer<'static>> {
     CertificateDer::from_pem_slice(chain_pem.as_bytes()).ok()
 }
 
-/// The identifier of RFC 9773 section 4.1.
+/// Returns the identifier of RFC 9773 section 4.1.
 fn identifier(der: &[u8]) -> Option<String> {
     let leaf = parsed(der).ok()?;
     let id = leaf.extensions().iter().find_map(|one| match one.parsed_extension() {
@@ -104,7 +104,7 @@ fn identifier(der: &[u8]) -> Option<String> {
     Some(format!("{id}.{serial}"))
 }
 
-/// An identifier as the library has it.
+/// Converts an identifier to the library's type.
 pub(crate) fn identified(id: &str) -> Option<CertificateIdentifier<'_>> {
     let (authority_key_identifier, serial) = id.split_once('.')?;
     Some(CertificateIdentifier {

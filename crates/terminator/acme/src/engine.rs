@@ -1,7 +1,7 @@
-//! The engine: follows entries, and does for each what is due.
+//! The engine: follows the wanted certificates, and performs what is due for each.
 //!
-//! Owns what runs at once, and what the supervisor is told. When something is due is the
-//! schedule's, what is said to an authority the order's.
+//! Decides what runs at once, and what is reported to the supervisor. The schedule decides when
+//! work is due, the order conducts the dialog with an authority.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -22,20 +22,20 @@ use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
 use crate::stored::{OpenOrder, SharedOrder};
 
-/// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
-/// authority. They bound memory, and what is put in place for authorities, which other hosts are
-/// told of by one notice. Those of an account leave room for other authorities when one hangs;
-/// those of names whose last attempt failed leave room for others of the account.
+/// Places for dialogs in progress, most of which wait: for a program, for the DNS, for an
+/// authority. They bound memory and the challenges in place, which one notice reports to other
+/// hosts. The limit per account leaves room for other authorities when one hangs; the limit for
+/// names whose last attempt failed leaves room for others of the account.
 const PLACES_MAX: usize = 96;
 const PLACES_OF_ACCOUNT: usize = 48;
 const PLACES_OF_FAILED: usize = 12;
 
-/// A dialog takes a place for each of its names, but no more, so that a fifth with 100 names does
-/// not wait for four.
+/// Maximum places of a dialog, which takes one for each of its names up to this number, so that a
+/// fifth dialog with 100 names does not wait for four.
 const PLACES_OF_DIALOG: usize = 11;
 
-/// The longest dialog with an authority; where a program puts records into the DNS, which has a
-/// deadline of its own up to a day, it may be longer by that.
+/// Deadline of a dialog with an authority, extended by `DNS_TIME_MAX` where a program puts records
+/// into the DNS, which has a deadline of its own up to a day.
 const DIALOG_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 const DNS_TIME_MAX: Duration = Duration::from_secs(25 * 3600);
 
@@ -49,7 +49,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Follows entries until there are no more orders.
 ///
 /// # Errors
-/// None by now; it is the process's last word.
+/// None at present; an error would be the process's last message.
 pub async fn run(
     mut orders: UnboundedReceiver<AcmeOrder>,
     say: impl Fn(AcmeAnswer) + Send + Sync + 'static,
@@ -64,7 +64,7 @@ pub async fn run(
                 None => return Ok(()),
             },
             Some(ended) = engine.dialogs.join_next() => {
-                // One that was aborted was of an entry that is gone.
+                // An aborted dialog was of a removed entry.
                 if let Ok((name, end)) = ended {
                     engine.ended(&name, end);
                 }
@@ -79,7 +79,7 @@ struct Engine {
     say: Say,
     entries: BTreeMap<String, Followed>,
     host_roots: Arc<String>,
-    /// By the directory and the external account.
+    /// Accounts by directory and external account.
     accounts: HashMap<(String, Option<String>), SharedAccount>,
     challenges: Arc<Challenges>,
     dialogs: JoinSet<(String, DialogEnd)>,
@@ -87,7 +87,6 @@ struct Engine {
     waits: UnboundedSender<(String, String)>,
 }
 
-/// An entry that is followed.
 struct Followed {
     entry: WantedCertificate,
     known: Vec<KnownCertificate>,
@@ -108,10 +107,10 @@ struct DialogUnderWay {
 /// An authority's directory and the external account there.
 type AccountName<'a> = (&'a str, Option<&'a str>);
 
-/// All that is under way and was ordered with one account.
+/// Load of one account: its recent orders and its places in use.
 #[derive(Default)]
 struct AccountLoad {
-    /// When orders were placed, of those that count.
+    /// Times of the orders that count for the limit.
     orders: Vec<u64>,
     places: usize,
     places_of_failed: usize,
@@ -205,7 +204,7 @@ impl Engine {
         self.tell(name);
     }
 
-    /// Begins dialogs that are due; returns how long there will be nothing to do.
+    /// Begins dialogs that are due; returns the time until more is due.
     fn start_what_is_due(&mut self) -> Duration {
         let now = now_s();
         loop {
@@ -317,7 +316,7 @@ impl Engine {
                 let (window, again) = found.unzip();
                 followed.schedule.suggested(&key, &id, window, again, now);
             }
-            // The time that is known holds; the reason is said when an order fails for it.
+            // The known time remains valid; a failing order will report the reason.
             DialogEnd::Looked { key, id, found: Err(fault) } => {
                 let again = fault.wait_until.map(|at| at.saturating_sub(now));
                 followed.schedule.suggested(&key, &id, None, again, now);
@@ -424,7 +423,7 @@ impl Followed {
         self.schedule.next(name, keys, &self.known, &load.orders, now)
     }
 
-    /// Whether a dialog may begin beside those that are under way with its account.
+    /// Reports whether a dialog may begin beside those in progress with its account.
     fn fits(&self, load: &AccountLoad) -> bool {
         load.places < PLACES_OF_ACCOUNT
             && (load.places_of_failed < PLACES_OF_FAILED || !self.schedule.is_repeated())
@@ -440,7 +439,7 @@ impl Followed {
     }
 }
 
-/// The end of a dialog, which no authority can put off for ever.
+/// Ends a dialog at its deadline, so that no authority can delay it without end.
 async fn within<T>(
     limit: Duration,
     dialog: impl Future<Output = Result<T, OrderFault>>,

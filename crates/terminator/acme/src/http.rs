@@ -1,4 +1,4 @@
-//! HTTP to an authority: over TLS, to the host of its directory alone, bounded in bytes and time.
+//! HTTP to an authority: over TLS, only to the host of its directory, limited in bytes and time.
 
 use std::io;
 use std::pin::Pin;
@@ -26,16 +26,16 @@ use tokio_rustls::TlsConnector;
 
 use crate::schedule::WAIT_MAX;
 
-/// Bytes of an answer. A chain has ten thousand, a directory two.
+/// Maximum bytes of an answer. A chain has ten thousand, a directory two thousand.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// From the look-up of the name to the last byte of the answer.
+/// Time limit from the look-up of the name to the last byte of the answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Requests at a time to an authority, each of which may need a connection.
 const REQUESTS_MAX: usize = 4;
 
-/// Requests to an authority that may be under way, by one of its clients after the other.
+/// Limit on requests in progress to an authority, shared by its successive clients.
 #[derive(Clone)]
 pub(crate) struct RequestPlaces(Arc<Semaphore>);
 
@@ -45,25 +45,25 @@ impl Default for RequestPlaces {
     }
 }
 
-/// A client of one authority, whose copies share a connection.
+/// Client of one authority. Clones share a connection.
 #[derive(Clone)]
 pub(crate) struct AuthorityClient(Arc<Shared>);
 
 struct Shared {
-    /// The host of the directory, with its port if it is not 443.
+    /// Host of the directory, with its port if it is not 443.
     authority: String,
     host: String,
     port: u16,
     tls: TlsConnector,
     places: RequestPlaces,
     idle: Mutex<Option<SendRequest<BodyWrapper<Bytes>>>>,
-    /// Until when the last refusal asked us to wait, in seconds since the epoch.
+    /// Time until which the last refusal asked us to wait, in seconds since the epoch.
     retry_at: Mutex<Option<u64>>,
 }
 
 impl AuthorityClient {
-    /// A client of the authority with this directory, whose certificate leads to one of `roots`
-    /// (PEM).
+    /// Creates a client of the authority with this directory, whose certificate leads to one of
+    /// `roots` (PEM).
     ///
     /// # Errors
     /// The URL or the roots cannot be used: a sentence without a full stop.
@@ -101,7 +101,7 @@ impl AuthorityClient {
         })))
     }
 
-    /// Until when the last refusal asked us to wait, in seconds since the epoch; once.
+    /// Takes the time until which the last refusal asked us to wait, in seconds since the epoch.
     pub(crate) fn take_retry_at(&self) -> Option<u64> {
         self.0.retry_at.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -130,7 +130,7 @@ impl AuthorityClient {
         Ok(BytesResponse { parts, body: Box::new(body.to_bytes()) })
     }
 
-    /// The connection that is idle, or a new one.
+    /// Returns the idle connection, or a new one.
     async fn connection(&self) -> Result<SendRequest<BodyWrapper<Bytes>>, Error> {
         let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut idle) = idle
@@ -147,8 +147,8 @@ impl AuthorityClient {
         Ok(sender)
     }
 
-    /// Refuses redirects and what is no ACME; notes how long a refusal asks us to wait. Bounds
-    /// every time to wait, because the library adds it to the time and that may overflow.
+    /// Refuses redirects and responses that are not ACME; notes how long a refusal asks us to wait.
+    /// Bounds every wait, because the library adds it to the time and that may overflow.
     fn checked(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let asked = response.headers_mut().remove(RETRY_AFTER);
@@ -174,7 +174,7 @@ impl AuthorityClient {
     }
 }
 
-/// A Retry-After (RFC 9110 section 10.2.3) as seconds since the epoch.
+/// Returns a Retry-After (RFC 9110 section 10.2.3) as seconds since the epoch.
 fn retry_at(value: &str, now: u64) -> Option<u64> {
     let at = match value.parse::<u64>() {
         Ok(seconds) => now.saturating_add(seconds),
@@ -239,7 +239,7 @@ mod tests {
             AuthorityClient::new(url, &[], RequestPlaces::default()).err().unwrap_or_default()
         };
         assert!(fault("http://a.example/dir").contains("does not begin with https://"));
-        // No root is trusted then.
+        // No root is trusted in this case.
         assert!(!fault("https://a.example/dir").is_empty());
     }
 }

@@ -1,21 +1,21 @@
-//! Messages between the supervisor and the process that speaks to authorities (RFC 8555).
+//! Messages between the supervisor and the process that talks to authorities (RFC 8555).
 //!
-//! Both are of one build. Who says what when stands in the supervisor's `acme` and in the engine.
+//! Both are of one build. The supervisor's `acme` and the engine define their sequence.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A certificate that is to be there, with all that the engine must know of it.
+/// A certificate to obtain and keep valid, with all that the engine needs to know of it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WantedCertificate {
-    /// Stable: it changes with the domains, the directory or the kinds of keys.
+    /// Stable name, which changes with the domains, the directory or the kinds of keys.
     pub name: String,
     /// DNS names in lower case, some with `*.` before them, and IP addresses (RFC 8738).
     pub domains: Vec<String>,
     /// URLs that begin with `mailto:`.
     pub contact: Vec<String>,
-    /// The URL of the authority's directory.
+    /// URL of the authority's directory.
     pub directory: String,
     /// PEM of the authorities that the directory's own certificate may lead to; empty = those of
     /// the host.
@@ -25,11 +25,11 @@ pub struct WantedCertificate {
     pub keys: Vec<String>,
     pub challenge: ChallengeKind,
     pub external_account: Option<ExternalAccount>,
-    /// The account at the directory, as the last [`AcmeAnswer::Account`] had it.
+    /// The account at the directory, as in the last [`AcmeAnswer::Account`].
     pub account: Option<Hidden>,
-    /// The ones that are served, by the kind of key.
+    /// Certificates now served, by the kind of key.
     pub certificates: Vec<ServedCertificate>,
-    /// As the last [`AcmeAnswer::State`] had it.
+    /// Schedule as in the last [`AcmeAnswer::State`].
     pub state: Option<String>,
     /// The order that is under way, as the last [`AcmeAnswer::Open`] had it.
     pub open: Option<Hidden>,
@@ -65,7 +65,7 @@ impl ChallengeKind {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ExternalAccount {
     pub key_id: String,
-    /// In base64url.
+    /// Key in base64url.
     pub key: Hidden,
 }
 
@@ -74,12 +74,12 @@ pub struct ExternalAccount {
 pub struct ServedCertificate {
     pub key: String,
     pub chain_pem: String,
-    /// In seconds since the epoch.
+    /// Start of validity, in seconds since the epoch.
     pub not_before: i64,
     pub not_after: i64,
 }
 
-/// A text with a key in it, shown to nobody.
+/// A text with a key in it, which debug output hides.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Hidden(pub String);
 
@@ -89,10 +89,10 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// The supervisor says this.
+/// Message of the supervisor.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeOrder {
-    /// These and no others: at the start, and whenever something of them may have changed.
+    /// Follow exactly these entries: sent at the start, and whenever one may have changed.
     Follow {
         entries: Vec<WantedCertificate>,
         /// PEM of the host's authorities; empty = there are none.
@@ -106,29 +106,29 @@ pub enum AcmeOrder {
     /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or
     /// the [`AcmeAnswer::State`] or `Open` is on the disk.
     Done { id: u64 },
-    /// It cannot be: why not.
+    /// The challenge or state could not be put in place or stored, for this reason.
     Failed { id: u64, why: String },
 }
 
-/// The engine says this.
+/// Message of the engine.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeAnswer {
-    /// The account at a directory, to be stored.
+    /// Store the account at a directory.
     Account {
         directory: String,
         account: Hidden,
     },
-    /// To be put in place, and answered by [`AcmeOrder::Done`] or `Failed`.
+    /// Put the challenge in place, and answer by [`AcmeOrder::Done`] or `Failed`.
     Prepare {
         id: u64,
         name: String,
         challenge: Challenge,
     },
-    /// To be taken away.
+    /// Remove the challenge.
     Remove {
         id: u64,
     },
-    /// To be stored and served.
+    /// Store and serve the certificate.
     Issued {
         name: String,
         key: String,
@@ -151,7 +151,7 @@ pub enum AcmeAnswer {
     Status(EntryStatus),
 }
 
-/// The answer that an authority is going to ask for.
+/// Challenge response that an authority is going to request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Challenge {
     /// RFC 8737: the domain or address, and the SHA-256 of the key authorization.
@@ -162,22 +162,22 @@ pub enum Challenge {
     Dns { domain: String, record: String, value: String },
 }
 
-/// The stage of an entry of which nothing is under way.
+/// Stage of an entry without work in progress.
 pub const WAITING: &str = "waiting";
 
-/// How far an entry is, for operators.
+/// Progress of an entry, for operators.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EntryStatus {
     pub name: String,
-    /// A few words: [`WAITING`], or what is under way, such as `ordering`.
+    /// Stage in a few words: [`WAITING`], or the work in progress, such as `ordering`.
     pub stage: String,
     /// The event that it waits for, and since when, as an end of a sentence; `None` = none.
     pub waits_for: Option<String>,
     /// When something is done next, in seconds since the epoch; `None` while something is.
     pub next: Option<u64>,
-    /// The reason why the last attempt failed; `None` = it has not.
+    /// Reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,
-    /// When that attempt failed, in seconds since the epoch.
+    /// Time when that attempt failed, in seconds since the epoch.
     pub failed_at: Option<u64>,
     /// Failures since the last success.
     pub failures: u64,

@@ -1,6 +1,6 @@
-//! The dialog with an authority: an account, an order from its beginning to the certificate.
+//! Conducts the dialog with an authority: the account, and an order up to its certificate.
 //!
-//! Owns what is said when (RFC 8555 section 7), and how long an authority may take.
+//! Handles the order of requests (RFC 8555 section 7), and how long an authority may take.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,31 +24,31 @@ use crate::messages::{
 };
 use crate::stored::{OpenOrder, PlacedOrder, SharedOrder, StoredAccount};
 
-/// How long an authority may take to look at the answers to its challenges, and again to issue.
+/// How long an authority may take to validate its challenges, and again to issue.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(300);
 
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_secs(1)).timeout(ORDER_TIME_MAX);
 
-/// The first problem of an authority that has forgotten the account.
+/// Problem type of an authority that has forgotten the account.
 const ACCOUNT_GONE: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// Characters of an authority's own words that are kept.
+/// Maximum characters of an authority's text that are kept.
 const WORDS_MAX: usize = 500;
 
-/// A failure, whose end of a sentence goes after the name of the authority.
+/// Failure, whose text continues a sentence that begins with the name of the authority.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct OrderFault {
     pub(crate) why: String,
-    /// When the authority wants to hear from us again, in seconds since the epoch.
+    /// Time until which the authority asks us to wait, in seconds since the epoch.
     pub(crate) wait_until: Option<u64>,
-    /// The account is not known there any more.
+    /// Whether the authority no longer knows the account.
     is_account_gone: bool,
     /// The authority could not be asked, by any name.
     pub(crate) is_unanswered: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,
-    /// A certificate was issued, which is not what was asked for.
+    /// Whether a certificate was issued that differs from the order.
     pub(crate) was_issued: bool,
 }
 
@@ -69,7 +69,7 @@ impl OrderFault {
     }
 }
 
-/// The way to answer the supervisor.
+/// Function that sends answers to the supervisor.
 pub(crate) type Say = Arc<dyn Fn(AcmeAnswer) + Send + Sync>;
 
 /// Challenges that the supervisor has been asked to put in place.
@@ -81,17 +81,17 @@ pub(crate) struct Challenges {
 
 impl Challenges {
     pub(crate) fn new(say: Say) -> Self {
-        // What is still said of those of a process before is not taken for said of ours.
+        // Late answers to a previous process must not be taken for answers to ours.
         let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let next = AtomicU64::new(u64::try_from(begun).unwrap_or(1));
         Self { say, next, waiting: Mutex::default() }
     }
 
-    /// The supervisor says what became of one.
+    /// Takes the supervisor's result for a challenge or state.
     pub(crate) fn ended(&self, id: u64, end: Result<(), String>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(waiting) = waiting {
-            // Nobody waits for one whose order is over.
+            // After the end of an order nobody waits for its challenges.
             let _ = waiting.send(end);
         }
     }
@@ -109,8 +109,8 @@ impl Challenges {
         (id, ended)
     }
 
-    /// Lets a schedule be stored, and waits until it is on the disk: an order that is placed before
-    /// would be forgotten with the supervisor, and one more placed at each of its starts.
+    /// Lets a schedule be stored, and waits until it is on the disk, because an order placed before
+    /// would be forgotten with the supervisor, and another one placed at each of its starts.
     pub(crate) fn store(
         &self,
         name: String,
@@ -155,20 +155,20 @@ impl Drop for PreparedChallenge {
     }
 }
 
-/// The knowledge of an authority's account: once for all entries that share it.
+/// State of an authority's account, shared by all entries that use it.
 #[derive(Default)]
 pub(crate) struct AccountSlot {
     client: Option<AuthorityClient>,
     places: RequestPlaces,
-    /// The roots that the client trusts: a reload may have brought others.
+    /// Roots that the client trusts, which a reload may have changed.
     roots: Vec<String>,
     account: Option<Account>,
     stored: Option<Hidden>,
-    /// When the authority could not be asked, and why.
+    /// Time and fault of the last failure to reach the authority.
     unanswered: Option<(Instant, OrderFault)>,
 }
 
-/// An account's slot, which one order at a time looks into.
+/// An account's slot, which one order at a time may lock.
 pub(crate) type SharedAccount = Arc<tokio::sync::Mutex<AccountSlot>>;
 
 /// An entry's dialog with its authority.
@@ -185,7 +185,7 @@ pub(crate) struct OrderDialog {
 }
 
 impl OrderDialog {
-    /// Orders a certificate for this kind of key, in place of that one.
+    /// Orders a certificate for this kind of key, in place of the one with that identifier.
     pub(crate) async fn order(
         &self,
         kind: &str,
@@ -255,8 +255,8 @@ impl OrderDialog {
         answered(ended).await
     }
 
-    /// The time in which the authority wants the certificate with this identifier renewed, and
-    /// after how many seconds it wants to be asked again; `None` = it suggests none.
+    /// Returns the window in which the authority wants the certificate with this identifier
+    /// renewed, and after how many seconds to ask again; `None` = the authority suggests none.
     pub(crate) async fn suggested(
         &self,
         id: &str,
@@ -287,7 +287,7 @@ impl OrderDialog {
             reason: Some(RevocationReason::Superseded),
         };
         let revoked = match account.revoke(&request).await {
-            // RFC 8555 section 7.6: somebody was first.
+            // RFC 8555 section 7.6: the certificate is revoked already.
             Err(Error::Api(problem)) if is_revoked_already(&problem) => Ok(()),
             revoked => revoked.map_err(|error| of_library(&error)),
         };
@@ -313,7 +313,7 @@ impl OrderDialog {
         let begun = Instant::now();
         let mut slot = self.slot.lock().await;
         if let Some((_, fault)) = slot.unanswered.as_ref().filter(|(at, _)| *at > begun) {
-            // Who has waited for that would wait for the same once more.
+            // After waiting for a failed attempt, another attempt would only repeat the wait.
             return Err(fault.clone());
         }
         let found = self.account_in(&mut slot).await;
@@ -329,7 +329,7 @@ impl OrderDialog {
         if let Some(account) = slot.account.as_ref().filter(|_| slot.roots == roots) {
             return Ok(account.clone());
         }
-        // Before anything that may be cut: the account before trusts other roots.
+        // Reset before any await, which may be cancelled: the old account trusts other roots.
         slot.account = None;
         roots.clone_into(&mut slot.roots);
         let client = AuthorityClient::new(directory, roots, slot.places.clone());
@@ -343,7 +343,7 @@ impl OrderDialog {
         let account = match stored {
             Some(stored) => {
                 let known = stored.contact == *contact;
-                // The library gives the credentials away, and they are needed once more.
+                // The library consumes the credentials, and they are needed again below.
                 let text = serde_json::to_value(&stored.credentials);
                 let account =
                     builder.from_credentials(stored.credentials).await.map_err(library)?;
@@ -508,7 +508,7 @@ fn what_is_asked(challenge: &ChallengeHandle<'_>) -> Challenge {
     }
 }
 
-/// The reason for which an authority has refused an order: that of the first challenge with one.
+/// Returns why an authority has refused an order: the reason of the first challenge with one.
 async fn refused(order: &mut Order) -> Option<OrderFault> {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -641,7 +641,7 @@ mod tests {
         assert_eq!((&two, &three), (&one, &one));
         assert!(one.is_unanswered, "{one:?}");
         assert_eq!(connections, 1);
-        // Who comes later asks anew.
+        // A later caller asks anew.
         tokio::join!(ask(), async { drop(listener.accept().await.unwrap()) });
     }
 }

@@ -1,6 +1,6 @@
-//! When a certificate is ordered: a pure function of what is known of it and of the time.
+//! Decides when a certificate is ordered: a pure function of what is known of it and of the time.
 //!
-//! Owns the renewal's moment, the back-off and the authority's limits. Reads no clock, so that a
+//! Handles the renewal's time, the back-off and the authority's limits. Reads no clock, so that a
 //! year passes in a test within a second. Times are seconds since the epoch.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Orders of an account in [`ORDERS_TIME`]: Let's Encrypt's "New Orders per Account" is 300
-/// (<https://letsencrypt.org/docs/rate-limits/>); a tenth is left to others with that account.
+/// Maximum orders of an account in [`ORDERS_TIME`]: Let's Encrypt's "New Orders per Account" is 300
+/// (<https://letsencrypt.org/docs/rate-limits/>); a tenth is left to other users of the account.
 pub const ORDERS_MAX: usize = 270;
 
 /// See [`ORDERS_MAX`].
@@ -25,8 +25,8 @@ pub const SAME_NAMES_MAX: usize = 5;
 /// See [`SAME_NAMES_MAX`].
 pub const SAME_NAMES_TIME: u64 = 7 * DAY;
 
-/// The back-off after the first failure, and after the last: with them there are four attempts in
-/// the first hour, fewer than the five of "Authorization Failures per Identifier per Account".
+/// Back-off after the first failure, and its maximum: they allow four attempts in the first hour,
+/// fewer than the five of "Authorization Failures per Identifier per Account".
 const BACK_OFF_MIN: u64 = MINUTE;
 const BACK_OFF_MAX: u64 = 12 * HOUR;
 const BACK_OFF_GROWTH: u64 = 5;
@@ -43,57 +43,57 @@ const LIFE_MIN: u64 = MINUTE;
 const COUNTED_LIFE_MIN: u64 = 5 * MINUTE;
 
 /// Bounds of the time after which the authority wants to be asked again when to renew (RFC 9773
-/// section 4.3.2), and that time if it does not say.
+/// section 4.3.2), and its value if the authority gives none.
 const LOOK_MIN: u64 = HOUR;
 const LOOK_MAX: u64 = DAY;
 const LOOK_DEFAULT: u64 = 6 * HOUR;
 
-/// The longest time that an authority may ask us to wait.
+/// Maximum time that an authority may ask us to wait.
 pub const WAIT_MAX: u64 = 7 * DAY;
 
-/// A time that is so far ahead was written by a clock that has been set back since. It counts for
-/// nothing: how long ago that was is not known, and a wait that is cut to some time from now would
-/// begin anew with each look, until the clock is there again.
+/// Maximum distance of a stored time into the future. A later time was written by a clock that was
+/// set back since, and is ignored: how long ago that was is unknown, and a wait cut to some time
+/// from now would begin anew with each look, until the clock reaches the stored time.
 const CLOCK_MAX: u64 = HOUR;
 
-/// A certificate as far as its renewal goes.
+/// Facts about a certificate that its renewal needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KnownCertificate {
-    /// The kind of its key.
+    /// Kind of its key.
     pub key: String,
-    /// The identifier of RFC 9773 section 4.1; empty = it has none.
+    /// The identifier of RFC 9773 section 4.1; empty = the certificate has none.
     pub id: String,
     pub not_before: u64,
     pub not_after: u64,
 }
 
-/// The time of renewal that an authority suggests.
+/// Renewal time that an authority suggests.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct SuggestedRenewal {
-    /// The certificate that it is for.
+    /// Identifier of the certificate that the suggestion is for.
     pub id: String,
-    /// `None` = the authority suggests none.
+    /// Suggested window; `None` = the authority suggests none.
     pub window: Option<(u64, u64)>,
     pub look_again: u64,
 }
 
-/// All that must be remembered of an entry, over restarts too.
+/// All facts about an entry that must be remembered, over restarts too.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct RenewalSchedule {
-    /// When orders were placed, the oldest first.
+    /// Times when orders were placed, the oldest first.
     orders: Vec<u64>,
-    /// When certificates came, by the kind of key.
+    /// Times when certificates were issued, by the kind of key.
     issued: BTreeMap<String, Vec<u64>>,
     failures: u32,
-    /// When the last attempt began, or failed.
+    /// Time when the last attempt began, or failed.
     last_attempt: u64,
-    /// The authority has asked to wait until then.
+    /// Time until which the authority has asked us to wait.
     wait_until: u64,
     pub last_failure: Option<String>,
     renewals: BTreeMap<String, SuggestedRenewal>,
-    /// Another certificate is wanted of these kinds of keys, by an operator.
+    /// Kinds of keys for which an operator wants another certificate.
     wanted: Vec<String>,
     /// He waits for an attempt, or for what comes of another configuration: none has been made
     /// since. The back-off does not count then.
@@ -107,19 +107,19 @@ pub struct RenewalSchedule {
 pub enum Step {
     /// Ask the authority when the certificate of this kind of key should be renewed.
     Look(String),
-    /// Order one for this kind of key; in place of the one with that identifier.
+    /// Order a certificate for this kind of key; in place of the one with that identifier.
     Order(String, Option<String>),
     /// Revoke the certificate of this chain.
     Revoke(String),
 }
 
 impl RenewalSchedule {
-    /// As it was stored; `None` = the text is damaged.
+    /// Parses a stored schedule; `None` = the text is damaged.
     pub fn of_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// As it is stored.
+    /// Returns the text to store.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("it has names as keys")
     }
@@ -128,18 +128,18 @@ impl RenewalSchedule {
         self.failures
     }
 
-    /// Whether the next attempt follows one that failed, and no operator waits for it.
+    /// Reports whether the next attempt follows a failed one, and no operator waits for it.
     pub fn is_repeated(&self) -> bool {
         self.failures > 0 && !self.is_urgent
     }
 
-    /// When the last attempt failed, if it did, in seconds since the epoch.
+    /// Returns when the last attempt failed, if it did, in seconds since the epoch.
     pub fn failed_at(&self) -> Option<u64> {
         self.last_failure.as_ref().map(|_| self.last_attempt)
     }
 
-    /// The next step, and when it is due. `account_orders` are the orders of all entries of the
-    /// account. `name` makes chance: that of an entry does not change.
+    /// Returns the next step, and when it is due. `account_orders` are the orders of all entries of
+    /// the account. `name` seeds the chance, because an entry's name does not change.
     pub fn next(
         &self,
         name: &str,
@@ -202,25 +202,25 @@ impl RenewalSchedule {
         (at, Step::Order(key.to_owned(), replaced.map(|one| one.id.clone())))
     }
 
-    /// The end of the back-off after failures; 0 without one.
+    /// Returns the end of the back-off after failures; 0 without one.
     fn allowed(&self, name: &str, now: u64) -> u64 {
         if !self.is_repeated() {
             return 0;
         }
         let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);
         let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
-        // What failed together is not tried again together.
+        // Entries that failed together are not tried again together.
         let spread = chance(name, self.failures.into()) % (back_off / 10 + 1);
         past(self.last_attempt, now).map_or(0, |last| last + back_off + spread)
     }
 
-    /// Until when the authority has asked us to wait; 0 if it has not.
+    /// Returns the time until which the authority has asked us to wait; 0 if it has not.
     fn waits_until(&self, now: u64) -> u64 {
         past(self.wait_until, now + WAIT_MAX).unwrap_or_default()
     }
 
-    /// A moment in the window that the authority suggests (RFC 9773 section 4.2); without one, when
-    /// a third of the life is left, or a little earlier.
+    /// Returns a time in the window that the authority suggests (RFC 9773 section 4.2); without
+    /// one, when a third of the life is left, or a little earlier.
     fn renewal(&self, name: &str, certificate: &KnownCertificate) -> u64 {
         let KnownCertificate { key, id, not_before, not_after } = certificate;
         let suggested = self.renewals.get(key).filter(|one| one.id == *id);
@@ -233,21 +233,21 @@ impl RenewalSchedule {
         from + chance(name, *not_after) % time.max(1)
     }
 
-    /// An operator wants these revoked.
+    /// Notes that an operator wants these chains revoked.
     pub fn revoke(&mut self, chains: impl Iterator<Item = String>) {
         self.to_revoke.extend(chains);
         self.to_revoke.sort_unstable();
         self.to_revoke.dedup();
     }
 
-    /// The authority has revoked it.
+    /// Notes that the authority has revoked the certificate.
     pub fn is_revoked(&mut self, chain: &str) {
         self.to_revoke.retain(|one| one != chain);
         (self.failures, self.last_failure) = (0, None);
     }
 
-    /// An order is about to be placed. Until it has succeeded it counts as failed, so that no crash
-    /// makes a loop of orders.
+    /// Notes that an order is about to be placed. Until it succeeds it counts as failed, so that no
+    /// crash makes a loop of orders.
     pub fn begins(&mut self, now: u64) {
         self.orders.retain(|at| at.saturating_add(ORDERS_TIME) > now);
         self.orders.push(now);
@@ -268,7 +268,7 @@ impl RenewalSchedule {
         self.has_failed(why, None, now);
     }
 
-    /// Something else is about to be asked for, which counts as failed in the same way.
+    /// Notes that another request is about to be made, which counts as failed in the same way.
     pub fn attempts(&mut self, now: u64) {
         self.failures = self.failures.saturating_add(1);
         self.last_attempt = now;
@@ -276,29 +276,29 @@ impl RenewalSchedule {
         self.is_urgent = false;
     }
 
-    /// The certificate has come.
+    /// Notes that the ordered certificate was issued.
     pub fn has_succeeded(&mut self, key: &str, now: u64) {
         self.was_issued(key, now);
         (self.failures, self.last_failure) = (0, None);
         self.wanted.retain(|one| one != key);
     }
 
-    /// The authority counts one more for its limits, also one that is not what was ordered.
+    /// Counts a certificate for the authority's limits, even if it differs from the order.
     pub fn was_issued(&mut self, key: &str, now: u64) {
         let issued = self.issued.entry(key.to_owned()).or_default();
         issued.retain(|at| at.saturating_add(SAME_NAMES_TIME) > now);
         issued.push(now);
     }
 
-    /// It has not, and the authority may have asked to wait. The back-off begins now: one that
-    /// failed after a long time would otherwise be tried again at once.
+    /// Notes a failure; the authority may have asked us to wait. The back-off begins now, because
+    /// an attempt that failed after a long time would otherwise be repeated at once.
     pub fn has_failed(&mut self, why: &str, wait_until: Option<u64>, now: u64) {
         self.last_failure = Some(why.to_owned());
         self.last_attempt = now;
         self.wait_until = wait_until.unwrap_or_default();
     }
 
-    /// The authority suggests a time, or none, and when to ask again.
+    /// Notes the window that the authority suggests, or none, and when to ask again.
     pub fn suggested(
         &mut self,
         key: &str,
@@ -308,7 +308,7 @@ impl RenewalSchedule {
         now: u64,
     ) {
         let again = again_s.map_or(LOOK_DEFAULT, |again| again.clamp(LOOK_MIN, LOOK_MAX));
-        // An authority that cannot be asked has not taken back what it said.
+        // An authority that cannot be reached has not withdrawn its suggestion.
         let known = self.renewals.get(key).filter(|one| one.id == id).and_then(|one| one.window);
         let suggested = SuggestedRenewal {
             id: id.to_owned(),
@@ -318,7 +318,7 @@ impl RenewalSchedule {
         self.renewals.insert(key.to_owned(), suggested);
     }
 
-    /// An operator wants other certificates.
+    /// Notes that an operator wants other certificates.
     pub fn want(&mut self, keys: &[String]) {
         self.wanted = keys.to_vec();
         self.hurry();
@@ -329,7 +329,7 @@ impl RenewalSchedule {
         self.is_urgent = true;
     }
 
-    /// When orders were placed, of those that count.
+    /// Returns the times of the orders that count for the limit.
     pub fn orders(&self) -> &[u64] {
         &self.orders
     }
@@ -353,7 +353,7 @@ fn past(at: u64, now: u64) -> Option<u64> {
     Some(at).filter(|at| *at <= now + CLOCK_MAX)
 }
 
-/// When one more fits in: `max` in each `time`.
+/// Returns when one more fits in: `max` in each `time`.
 fn free_at(done: &[u64], max: usize, time: u64, now: u64) -> u64 {
     let noted = done.iter().filter_map(|at| past(*at, now));
     let mut counted: Vec<u64> = noted.filter(|at| at + time > now).collect();
@@ -362,7 +362,7 @@ fn free_at(done: &[u64], max: usize, time: u64, now: u64) -> u64 {
     oldest.map_or(0, |at| at + time)
 }
 
-/// A number that is the same for the same words.
+/// Returns a number that is the same for the same words.
 fn chance(name: &str, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (name, seed).hash(&mut hasher);
@@ -409,11 +409,11 @@ mod tests {
         assert!(first_hour <= 4, "{attempts:?}");
         assert!((MINUTE..=MINUTE * 11 / 10).contains(&(attempts[1] - attempts[0])));
         assert!(attempts[11] - attempts[10] >= BACK_OFF_MAX);
-        // The authority knows better.
+        // The authority's wait overrides the back-off.
         schedule.has_failed("slow down", Some(now + 3 * DAY), now);
         assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
-        // A clock that was a year ahead does not stop orders for a year: it is looked again and
-        // again, as time goes by.
+        // A clock that was a year ahead does not stop orders for a year: the schedule is asked
+        // again and again, as time goes by.
         let mut then = now - 365 * DAY;
         let mut orders = Vec::new();
         for _ in 0..7 * 24 * 60 {
@@ -456,7 +456,7 @@ mod tests {
         schedule.begins(now);
         schedule.has_succeeded(KEYS[0], now);
         let served = [certificate(now, 90)];
-        // It is ten years ahead for hours: what is served has expired, and so has what comes.
+        // The clock is ten years ahead for hours: served and new certificates have all expired.
         let mut then = now + 10 * year;
         let mut orders = 0;
         for _ in 0..1000 {
@@ -468,12 +468,12 @@ mod tests {
             then += MINUTE;
         }
         assert!((1..=SAME_NAMES_MAX).contains(&orders), "{orders} orders");
-        // Back again: what is valid is renewed in time, and what is missing comes within a week.
+        // Back again: valid certificates are renewed in time, and missing ones come within a week.
         let back = now + DAY;
         let renewal = order_at(&schedule, &served, back);
         assert!((now + 50 * DAY..now + 70 * DAY).contains(&renewal), "{renewal}");
         assert!(order_at(&schedule, &[], back) <= back + 7 * DAY);
-        // It is ten years behind: nothing is due, and what was ordered later counts for nothing.
+        // The clock is ten years behind: nothing is due, and later orders count for nothing.
         let behind = now - 10 * year;
         assert!(order_at(&schedule, &served, behind) > behind + year);
         assert!(order_at(&schedule, &[], behind) <= behind + 7 * DAY);
@@ -536,14 +536,14 @@ mod tests {
         assert_eq!((at, look), (now + LOOK_MIN, Step::Look(KEYS[0].to_owned())));
         let at = order_at(&schedule, std::slice::from_ref(&one), now);
         assert!((now + DAY..now + 2 * DAY).contains(&at));
-        // It revokes the certificate: at once.
+        // The authority revokes the certificate: the order is due at once.
         schedule.suggested(KEYS[0], &one.id, Some((now - 2, now - 1)), None, now);
         let (_, order) = step(&schedule, now);
         assert_eq!(order, Step::Order(KEYS[0].to_owned(), Some(one.id.clone())));
         // A suggestion is for one certificate.
         let other = KnownCertificate { id: "other".to_owned(), ..one.clone() };
         assert!(order_at(&schedule, &[other], now) > now + 50 * DAY);
-        // An operator does not wait for the back-off, and once for each order of his.
+        // An operator skips the back-off, once for each order of his.
         schedule.begins(now);
         assert!(order_at(&schedule, &[], now) > now);
         schedule.want(&keys());
@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(next(&schedule, now), (0, revoke.clone()));
         schedule.attempts(now);
         schedule.has_failed("503", None, now);
-        // It outlasts a restart.
+        // The revocation outlasts a restart.
         let text = serde_json::to_string(&schedule).unwrap();
         let mut schedule: RenewalSchedule = serde_json::from_str(&text).unwrap();
         let (at, step) = next(&schedule, now);

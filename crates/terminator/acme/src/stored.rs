@@ -15,7 +15,7 @@ pub(crate) struct StoredAccount {
 
 impl StoredAccount {
     fn read(directory: &str, text: &str) -> Result<Self, String> {
-        // The library's words may show a part of the key.
+        // The library's error may show a part of the key.
         let stored: Self = serde_json::from_str(text).map_err(|_| "it is damaged")?;
         let at = serde_json::to_value(&stored.credentials).unwrap_or_default();
         match at.get("directory").and_then(serde_json::Value::as_str) {
@@ -24,7 +24,7 @@ impl StoredAccount {
         }
     }
 
-    /// The account at that directory, if it is one.
+    /// Returns the account at that directory if the text is one.
     pub(crate) fn of(directory: &str, text: &str) -> Option<Self> {
         Self::read(directory, text).ok()
     }

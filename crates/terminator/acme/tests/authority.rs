@@ -1,5 +1,5 @@
-//! The engine against an authority that fails in each of its ways: it says which, keeps what it
-//! must remember, and takes away its challenges.
+//! Tests the engine against an authority that fails in various ways: the engine reports the
+//! failure, keeps what it must remember, and removes its challenges.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::collections::BTreeSet;
@@ -25,14 +25,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// An order to an authority that answers ends within seconds.
+/// Deadline of a test; an order to an authority that answers ends within seconds.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Answers a path in place of the right answer.
+/// Function that answers a path in place of the right answer.
 type Fault = fn(path: &str, base: &str) -> Option<String>;
 
-/// An authority on loopback that speaks RFC 8555 but for its fault, and believes every challenge.
-/// It issues for a key of its own.
+/// An authority on loopback that speaks RFC 8555 except for its fault, and accepts every challenge.
+/// Its certificates are for a key of its own.
 struct FaultyAuthority {
     base: String,
     root_pem: String,
@@ -44,7 +44,7 @@ impl FaultyAuthority {
         Self::with(generate_simple_self_signed(names()).unwrap(), fault).await
     }
 
-    /// One that shows this certificate, and that it is its own root.
+    /// Starts an authority with this certificate, which is also its root.
     async fn with(own: CertifiedKey<KeyPair>, fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("https://{}", listener.local_addr().unwrap());
@@ -66,7 +66,7 @@ impl FaultyAuthority {
                 let (acceptor, base, chain) = (acceptor.clone(), base.clone(), chain.clone());
                 let requests = Arc::clone(&requests);
                 tokio::spawn(async move {
-                    // A client that goes away is none of the authority's faults.
+                    // A client's disconnect is no failure of the test authority.
                     let _ = serve(stream, &acceptor, &base, &chain, fault, &requests).await;
                 });
             }
@@ -187,8 +187,8 @@ fn wanted(authority: &FaultyAuthority, state: Option<String>) -> WantedCertifica
     }
 }
 
-/// An end of the engine's work: the first status that `is_end`, the last state, and how many
-/// challenges hang.
+/// State at the end of an engine's run: the first status that `is_end`, the last state, and the
+/// number of hanging challenges.
 struct EngineEnd {
     status: EntryStatus,
     state: String,
@@ -197,10 +197,10 @@ struct EngineEnd {
     hang: usize,
 }
 
-/// Names of entries whose challenges hang begin so.
+/// Prefix of names of entries whose challenges hang.
 const HANGS: &str = "hangs";
 
-/// Runs an engine until it says a status that `is_end`; it leaves no challenge in place.
+/// Runs an engine until it reports a status that `is_end`; no challenge may be left in place.
 async fn run_until(
     entries: Vec<WantedCertificate>,
     orders_too: &[AcmeOrder],
@@ -212,7 +212,7 @@ async fn run_until(
     orders_too.iter().for_each(|one| orders.send(one.clone()).unwrap());
     let say: UnboundedSender<AcmeAnswer> = say;
     let engine = engine::run(obeyed, move |answer| {
-        // The test has seen enough by then.
+        // The test may have ended by then.
         let _ = say.send(answer);
     });
     let supervisor = async move {
@@ -275,7 +275,7 @@ async fn a_root_is_trusted_for_what_its_certificate_says() {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signing_key = KeyPair::generate().unwrap();
     let cert = params.self_signed(&signing_key).unwrap();
-    // As `openssl req -x509` makes it: an authority that shows itself.
+    // `openssl req -x509` makes such certificates: the authority presents its own root.
     let authority = FaultyAuthority::with(CertifiedKey { cert, signing_key }, |_, _| None).await;
     run_until(vec![wanted(&authority, None)], &[], has_failed).await;
     assert!(authority.requests("/certificate") > 0);
@@ -292,7 +292,7 @@ async fn a_root_is_trusted_for_what_its_certificate_says() {
     assert_eq!(below.requests("/directory"), 0, "a CA:FALSE certificate has issued it");
 }
 
-/// Words of the failure, and seconds from now until the engine asks again: at least.
+/// Words of the failure, and minimum seconds from now until the engine asks again.
 const FAULTS: &[(&str, u64, Fault)] = &[
     ("certificate for another key", 50, |_, _| None),
     ("status 200 OK and text/html", 50, |path, _| {
@@ -320,7 +320,7 @@ const FAULTS: &[(&str, u64, Fault)] = &[
         let refusal = || problem("429 Slow", fields, "rateLimited", "too many orders");
         (path == "/orders").then(refusal)
     }),
-    // The number has no place in a time, and a week is the most that is waited.
+    // The number exceeds the range of times, and the maximum wait is a week.
     ("", 500_000, |path, _| {
         let fields = "Retry-After: 18446744073709551615\r\n";
         (path == "/directory").then(|| problem("503 Down", fields, "serverInternal", "tired"))
@@ -404,8 +404,8 @@ async fn an_authority_that_is_down_or_another_or_silent_does_not_hold_up_others(
     assert_eq!(other.requests("/directory"), 0);
 }
 
-/// How many of so many entries hang at once, that had this state, while one of the same authority
-/// or of another goes on.
+/// Returns how many of `count` entries with this state hang at once, while one of the same
+/// authority or of another makes progress.
 async fn hanging(count: usize, state: Option<&str>, other: Option<&FaultyAuthority>) -> usize {
     let authority = FaultyAuthority::start(|_, _| None).await;
     let hangs = |number| WantedCertificate {

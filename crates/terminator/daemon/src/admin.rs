@@ -51,7 +51,7 @@ pub(crate) use servers::HealthReport;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;
 
-/// The sockets on which operators are served: the status socket, and the admin address.
+/// The sockets that serve operators: the status socket and the admin address.
 pub(crate) struct Doors {
     status: Option<UnixListener>,
     admin: Option<TcpListener>,
@@ -59,7 +59,7 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Serves there at once, or later.
+    /// Serves on both sockets at once if `opens`, else after `open`.
     pub(crate) fn new(
         status: Option<OwnedFd>,
         admin: Option<OwnedFd>,
@@ -87,7 +87,7 @@ impl Doors {
         Ok(())
     }
 
-    /// Accepts nobody there any more; those who are served go on.
+    /// Stops accepting on both sockets; open connections continue.
     pub(crate) fn close(&self) {
         self.served.iter().for_each(AbortHandle::abort);
     }

@@ -1,12 +1,12 @@
-//! The worker process: gives up its rights, takes a plan from the supervisor, and serves it.
+//! The worker process: drops its rights, takes a plan from the supervisor, and serves it.
 //!
-//! The threads that serve connections are `proxy`'s. All between them is here: `sandbox` gives the
-//! rights up; `supervisor_link` receives the supervisor's orders, which the control thread
-//! (`control`) carries out, which also takes turns with the worker processes before and after this
-//! one; `plan` builds a plan of them, with stored sessions (`sessions`). Beside connections run the
-//! checks of servers (`health`), of certificates that end (`tls_findings`), the thread that
-//! writes lines about connections (`log`), and those that share sessions with other hosts
-//! (`cluster`, `store`); what of these connects does so by `dial`.
+//! `proxy`'s threads serve connections; the modules here connect them with the supervisor.
+//! `sandbox` drops the rights; `supervisor_link` receives the supervisor's orders for the control
+//! thread (`control`), which also takes turns with the worker processes before and after this one;
+//! `plan` builds plans, with stored sessions (`sessions`). Beside connections run the checks of
+//! servers (`health`), the watch on certificates that expire (`tls_findings`), the thread that
+//! writes the connection log (`log`), and those that share sessions with other hosts (`cluster`,
+//! `store`); `dial` makes their connections.
 
 mod cluster;
 mod control;
@@ -34,16 +34,16 @@ use crate::messages;
 
 use supervisor_link::{next, say};
 
-/// Serves what the supervisor at the other end of the standard input says, until it says to end
-/// or is gone.
+/// Carries out the orders of the supervisor at the other end of the standard input, until it orders
+/// the end or is gone.
 ///
-/// To be called by the process's first thread before it starts another.
+/// The process's first thread must call this before it starts another.
 pub(crate) fn run() -> ExitCode {
     messages::end_of_helper(WORKER_NAME, serve())
 }
 
-/// From which size on what is freed goes back to the kernel: that of the buffers of connections,
-/// which come by the thousand when as many clients come at once.
+/// Minimum size of freed memory that is returned to the kernel: that of connection buffers, of
+/// which there are thousands when as many clients connect at once.
 const RETURNED_FROM_BYTES: u32 = 16 << 10;
 
 fn serve() -> io::Result<()> {
@@ -58,7 +58,7 @@ fn serve() -> io::Result<()> {
     };
     let usage = Usage::of_this_process();
     let given_up = sandbox::give_up(&fences, &reach, &roots);
-    // Those to be served come with the plan.
+    // Folders to serve come with the plan.
     drop(roots);
     let rights = match given_up {
         Ok(rights) => rights,

@@ -1,8 +1,8 @@
-//! Who is answered on the admin address: requests for a host that is ours, with the token if there
-//! is one.
+//! Decides who is answered on the admin address: requests for a host of ours, with the token if one
+//! is configured.
 //!
 //! A browser may be made to send its request under an attacker's name (DNS rebinding), whose script
-//! then reads the answer: so a name must be known. An IP address in `Host` cannot be pointed
+//! then reads the answer, so a name must be known. An IP address in `Host` cannot be pointed
 //! elsewhere.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -12,7 +12,7 @@ use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{HeaderMap, Request, Version};
 use wire::http::host_and_port;
 
-/// The user name that goes with the token where a browser asks for one.
+/// User name beside the token where a browser asks for one.
 const USER: &str = "lariat";
 
 #[derive(Debug, Default)]
@@ -23,11 +23,11 @@ pub(crate) struct Access {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Denied {
-    /// They name no host as they must (RFC 9112 section 3.2).
+    /// The request names no host as required (RFC 9112 section 3.2).
     Malformed,
-    /// They ask for a host that is not ours, or for none.
+    /// The request asks for a host that is not ours, or for none.
     Host,
-    /// They do not give the token.
+    /// The request does not give the token.
     Token,
 }
 
@@ -36,7 +36,7 @@ impl Access {
         Self { hosts: control.hosts.clone(), token: control.token.clone() }
     }
 
-    /// Whether the request is answered.
+    /// Checks whether the request may be answered.
     pub(super) fn check<T>(&self, request: &Request<T>) -> Result<(), Denied> {
         if !self.is_ours(requested_host(request)?) {
             return Err(Denied::Host);
@@ -56,8 +56,8 @@ impl Access {
     }
 }
 
-/// RFC 9112, section 3.2: an absolute target names the host, else the one `Host` field does, which
-/// may be empty.
+/// Returns the requested host: an absolute target names it, else the only `Host` field, which may
+/// be empty (RFC 9112, section 3.2).
 fn requested_host<T>(request: &Request<T>) -> Result<&str, Denied> {
     let mut named = request.headers().get_all(HOST).iter();
     let named = match (named.next(), named.next()) {
@@ -74,8 +74,8 @@ fn requested_host<T>(request: &Request<T>) -> Result<&str, Denied> {
     }
 }
 
-/// Whether the token is given, as a bearer token (RFC 6750) or as the password of `USER` (RFC
-/// 7617). How long it takes shows nothing of the token but its length.
+/// Reports whether the token is given, as a bearer token (RFC 6750) or as the password of `USER`
+/// (RFC 7617). The comparison's time reveals only the token's length.
 fn gives(fields: &HeaderMap, token: &AdminToken) -> bool {
     let credentials = fields.get(AUTHORIZATION).map(|value| value.as_bytes());
     let Some(space) = credentials.and_then(|c| c.iter().position(|byte| *byte == b' ')) else {

@@ -1,5 +1,5 @@
-//! The admin side's knowledge of where sessions go beyond this host: set by the threads that send
-//! them there, shown in the status and the metrics.
+//! Facts for the admin side about the session tiers beyond this host, set by the threads that use
+//! the tiers and shown in the status and the metrics.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::document::{
     ClusterStatus, PeerStatus, ResyncState, ResyncStatus, StoreState, StoreStatus,
 };
 
-/// Facts about the tiers beyond this host. Cloning shares them.
+/// Facts about the tiers beyond this host. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct ClusterFacts {
     known: Arc<Mutex<TierFacts>>,
@@ -24,11 +24,11 @@ pub(crate) struct ClusterFacts {
 
 #[derive(Default)]
 struct TierFacts {
-    /// `None` = there are no peers.
+    /// `None` = no peers are configured.
     peers: Option<ClusterSnapshot>,
-    /// `None` = there is no store.
+    /// `None` = no store is configured.
     store: Option<StoreStatus>,
-    /// Counts of look-ups, and of all that the store was asked for.
+    /// Counts of look-ups and of all requests to the store.
     counts: Counts<Process>,
 }
 
@@ -37,36 +37,35 @@ struct TierFacts {
 pub(crate) struct ClusterSnapshot {
     pub(crate) address: String,
     pub(crate) counters: MeshCounters,
-    /// Each with whether it was heard of late.
+    /// Peers, each with whether it was heard recently.
     pub(crate) peers: Vec<(PeerFacts, bool)>,
-    /// Peers of the configuration that were never heard.
+    /// Configured peers that were never heard.
     pub(crate) unheard: Vec<SocketAddr>,
-    /// How this host gets the sessions that it has missed.
+    /// Progress of fetching the sessions that this host has missed.
     pub(crate) catch_up: CatchUp,
-    /// How long a handshake waits for peers; `None` = it does not.
+    /// How long a handshake waits for peers; `None` = no handshake waits.
     pub(crate) wait: Option<Duration>,
     pub(crate) now: Instant,
 }
 
 impl ClusterFacts {
-    /// Facts at the start, all empty; workers ask the `tiers`.
+    /// Creates empty facts; workers ask the `tiers`.
     pub(crate) fn of(tiers: Arc<Tiers>) -> Self {
         Self { tiers, ..Self::default() }
     }
 
-    /// Counts what became of a session: where one was found that was looked for, or what the store
-    /// did.
+    /// Counts the outcome for a session: the tier in which it was found, or what the store did.
     pub(crate) fn count(&self, outcome: impl Row<Scope = Process>) {
         let counts = &mut self.lock().counts;
         counts.set(outcome, counts.get(outcome) + 1);
     }
 
-    /// This is known of the peers now.
+    /// Sets what is known of the peers now.
     pub(crate) fn set_peers(&self, snapshot: Option<ClusterSnapshot>) {
         self.lock().peers = snapshot;
     }
 
-    /// Sets the status of the store; `None` = there is no store any more.
+    /// Sets the status of the store; `None` = no store is configured any more.
     pub(crate) fn set_store(&self, status: Option<StoreStatus>) {
         self.lock().store = status;
     }
@@ -83,7 +82,7 @@ impl ClusterFacts {
             .then(|| ClusterStatus { store, ..peers.unwrap_or_default() })
     }
 
-    /// The process's metrics about sessions of other hosts; all others are 0.
+    /// Returns the process's metrics about sessions of other hosts; all others are 0.
     pub(super) fn counts(&self) -> Counts<Process> {
         let known = self.lock();
         let mut counts = known.counts.clone();
@@ -105,7 +104,7 @@ impl ClusterFacts {
 
 impl ClusterSnapshot {
     fn status(&self) -> ClusterStatus {
-        // A host that was started anew has another number at the same address.
+        // A host that was restarted has another number at the same address.
         let is_over = |(peer, _): &&(PeerFacts, bool)| {
             let mut others = self.peers.iter().map(|(other, _)| other);
             others.any(|one| one.address == peer.address && one.last_seen > peer.last_seen)

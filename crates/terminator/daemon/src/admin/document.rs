@@ -1,8 +1,8 @@
-//! The status document: what `/status`, the status socket and `lariat status --json` say.
+//! The status document, which `/status`, the status socket and `lariat status --json` show.
 //!
-//! Owns its shape, which is public and versioned: fields are added within a version, and never
-//! renamed, removed or given another meaning. What is counted stands in it under the names of the
-//! catalogue of metrics. Explained in full in `docs/reference/status.md`.
+//! The shape is public and versioned: within a version, fields are added, and never renamed,
+//! removed or given another meaning. Counts have the names of the catalogue of metrics.
+//! `docs/reference/status.md` explains the document in full.
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -19,41 +19,41 @@ pub(crate) use crate::key_holder_status::KeyHolderStatus;
 pub(crate) use crate::status_parts::AcmeStatus;
 use crate::status_parts::{KernelTlsStatus, LastReload, UpgradeStatus};
 
-/// The version that this program writes and reads.
+/// Version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
 
-/// Everything at one time. Counts are since the worker process started, and never fall but when it
-/// was started again.
+/// The state of the process at one time. Counts run since the worker process started, and fall only
+/// when it is restarted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct StatusDocument {
     pub(crate) version: u32,
-    /// When the document was made.
+    /// Time when the document was made.
     pub(crate) time_ms: u64,
     pub(crate) process: ProcessStatus,
     pub(crate) last_reload: Option<LastReload>,
-    /// The upgrade that is under way.
+    /// The upgrade in progress.
     pub(crate) upgrade: Option<UpgradeStatus>,
     pub(crate) last_upgrade: Option<LastUpgrade>,
-    /// The reason why the last lines about connections could not be written; `None` if they could.
+    /// Reason why the last connection log lines could not be written; `None` if they could.
     pub(crate) log_failure: Option<String>,
-    /// The reason why its file could not be opened anew, so that lines go to the one before.
+    /// Reason why the log file could not be reopened; lines go to the previous file.
     pub(crate) log_unopened: Option<String>,
-    /// The file of secrets; `None` if none are written.
+    /// The key log file; `None` if no secrets are written.
     pub(crate) key_log: Option<KeyLogStatus>,
-    /// Encrypted hellos; `None` if none are opened.
+    /// Encrypted Client Hello; `None` if none are opened.
     pub(crate) ech: Option<EchStatus>,
-    /// The process that holds keys and signs; `None` if the worker process has them all.
+    /// The process that holds keys and signs; `None` if the worker process has all keys.
     pub(crate) key_process: Option<KeyProcessStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
-    /// How many more there are than the document has room for.
+    /// Number of services for which the document has no room.
     #[serde(default)]
     pub(crate) services_left_out: u64,
-    /// The kernel's part of TLS; `None` if no service wants it.
+    /// Kernel TLS; `None` if no service uses it.
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
-    /// The places beyond this host where sessions go; `None` if they stay here.
+    /// The session tiers beyond this host; `None` if sessions stay here.
     pub(crate) cluster: Option<ClusterStatus>,
-    /// The certificates that come by ACME.
+    /// The certificates obtained by ACME.
     #[serde(default)]
     pub(crate) acme: Vec<AcmeStatus>,
     /// Upper bounds of all histograms' buckets.
@@ -69,14 +69,14 @@ pub(crate) struct ProcessStatus {
     pub(crate) state: RunState,
     pub(crate) pid: u32,
     pub(crate) supervisor_pid: u32,
-    /// When the worker process started.
+    /// Time when the worker process started.
     pub(crate) start_ms: u64,
     pub(crate) supervisor_start_ms: u64,
     #[serde(default)]
     pub(crate) rights: RightsStatus,
-    /// How worker processes died one after the other before this one, for its first minute.
+    /// How worker processes died in a row before this one; shown for its first minute.
     pub(crate) dying: Option<String>,
-    /// The warnings about the configuration that the supervisor was started with, if there are any.
+    /// Warnings about the configuration with which the supervisor started, if any.
     pub(crate) start_warnings: Option<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Process>,
@@ -86,12 +86,12 @@ pub(crate) struct ProcessStatus {
 /// the kernel can) or `absent` (the kernel cannot).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct RightsStatus {
-    /// All of it, for people.
+    /// Summary of all rights, for people.
     pub(crate) sentence: String,
     pub(crate) files: String,
     /// Connecting to TCP ports that are not listed.
     pub(crate) tcp_ports: String,
-    /// System calls that it does not need.
+    /// System calls that the worker process does not need.
     pub(crate) system_calls: String,
 }
 
@@ -99,33 +99,33 @@ pub(crate) struct RightsStatus {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunState {
     Serving,
-    /// Accepts none, and ends when the last has ended.
+    /// Accepts no connection, and ends when the last one has ended.
     Draining,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastUpgrade {
-    /// The first has 1. It grows whatever programs came and went.
+    /// Number of the upgrade, from 1; counted on whatever programs came and went.
     pub(crate) number: u64,
     pub(crate) time_ms: u64,
-    /// The version that serves since.
+    /// Version of the program that serves since.
     pub(crate) program: String,
-    /// The reason of the refusal; `None` if it was not refused.
+    /// Reason of the refusal; `None` if the upgrade was not refused.
     pub(crate) refused: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyLogStatus {
     pub(crate) path: String,
-    /// The services whose secrets are written.
+    /// Services whose secrets are written.
     pub(crate) services: Vec<String>,
-    /// Lines that were passed to the supervisor, which writes them.
+    /// Lines passed to the supervisor, which writes them.
     pub(crate) lines: u64,
-    /// Lines that found no room before.
+    /// Lines dropped before that for want of room.
     pub(crate) dropped: u64,
 }
 
-/// The keys that open encrypted hellos, and who still uses them.
+/// The keys that open encrypted hellos, and how much each is still used.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EchStatus {
     pub(crate) public_name: String,
@@ -134,44 +134,44 @@ pub(crate) struct EchStatus {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EchKeyStatus {
-    /// The number of its configuration.
+    /// Number of the key's ECH configuration.
     pub(crate) config: u8,
-    /// From when on its configuration is published; `None` = it comes from a file.
+    /// Start of its configuration's publication; `None` = it comes from a file.
     pub(crate) published_from_ms: Option<u64>,
     pub(crate) published_until_ms: Option<u64>,
-    /// The result under which hellos are counted that it opens.
+    /// Result under which the hellos opened by this key are counted.
     pub(crate) result: String,
-    /// How many these are. The key to come shares the count of the one that is published.
+    /// Number of such hellos. The next key shares the count of the published one.
     pub(crate) hellos: u64,
 }
 
-/// The signatures that workers have asked for.
+/// Counts of the signatures that workers asked for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyProcessStatus {
-    /// One for the keys of files, and one for each token.
+    /// One process for the keys of files, and one for each token.
     #[serde(default)]
     pub(crate) processes: Vec<KeyHolderStatus>,
     pub(crate) signed: u64,
-    /// Signatures that did not come in time.
+    /// Signatures that did not arrive in time.
     pub(crate) late: u64,
     pub(crate) failed: u64,
-    /// How long workers have waited for all of them.
+    /// Total time that workers have waited for signatures.
     pub(crate) waiting_us: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ClusterStatus {
-    /// The address or multicast group where datagrams of peers arrive; empty without peers.
+    /// Address or multicast group on which datagrams of peers arrive; empty without peers.
     pub(crate) address: String,
     pub(crate) peers: Vec<PeerStatus>,
-    /// Addresses of the configuration at which no peer was ever heard.
+    /// Configured addresses at which no peer was ever heard.
     pub(crate) unheard: Vec<String>,
-    /// How long a handshake waits for the peers; `None` if all are too far away, or none is heard.
+    /// How long a handshake waits for peers; `None` if all are too far away, or none is heard.
     pub(crate) fetch_wait_ms: Option<f64>,
-    /// How this host got the sessions that peers had before it started, or while it was cut off.
+    /// Transfer of the sessions that peers had before this host started, or while it was cut off.
     pub(crate) resync: ResyncStatus,
-    /// The session store; `None` if there is none.
+    /// The session store; `None` if none is configured.
     pub(crate) store: Option<StoreStatus>,
 }
 
@@ -180,29 +180,29 @@ pub(crate) struct StoreStatus {
     /// The store's address, or the address that leads to it; without user and password.
     pub(crate) address: String,
     pub(crate) state: StoreState,
-    /// The fault; `None` if nothing is.
+    /// The fault; `None` if there is none.
     pub(crate) why: Option<String>,
 }
 
-/// Whether sessions come from the store and go there.
+/// Whether sessions are read from and written to the store.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StoreState {
     Up,
-    /// They come from there, and it takes none.
+    /// Sessions are read, but the store takes none.
     ReadOnly,
-    /// Neither: it is not connected to, or was given up for a while.
+    /// Neither: the store is not connected, or was given up for a while.
     Down,
 }
 
-/// How a host catches up with its peers.
+/// State of a host's catching up with its peers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ResyncStatus {
     pub(crate) state: ResyncState,
-    /// The address of the peer that sends them; empty if none has.
+    /// Address of the sending peer; empty if none has sent.
     pub(crate) from: String,
-    /// How many it has sent, and about how many it has.
+    /// Number of sessions that the peer has sent, and about how many it has.
     pub(crate) sessions: u64,
     pub(crate) of: u64,
 }
@@ -210,46 +210,46 @@ pub(crate) struct ResyncStatus {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ResyncState {
-    /// It has missed none, or was sent all.
+    /// The host has missed no session, or was sent all.
     #[default]
     Done,
     /// No peer has answered yet.
     Asking,
     Receiving,
-    /// No peer has answered, or one has stopped: what is missing is fetched session by session.
+    /// No peer has answered, or one has stopped: missing sessions are fetched one by one.
     GivenUp,
 }
 
-/// A peer that was heard, as far as it was.
+/// A peer that was heard at least once.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PeerStatus {
     /// The host's number, random for the life of its supervisor.
     pub(crate) sender: String,
-    /// The source of the last datagram; no other counts once it is a place of the configuration.
+    /// Source of the last datagram; once it is a configured address, other sources are ignored.
     pub(crate) address: String,
-    /// Whether it is one, and so is answered.
+    /// Whether the address is a configured one, so that the peer is answered.
     pub(crate) listed: bool,
-    /// Whether it was heard in the last four seconds.
+    /// Whether the peer was heard in the last four seconds.
     pub(crate) heard: bool,
     pub(crate) silent_ms: u64,
-    /// How much later than by its own clock that datagram came.
+    /// Delay of that datagram's arrival after its time by the peer's clock.
     pub(crate) lag_ms: i64,
-    /// The longest of the last times that it took to answer.
+    /// The longest of the last round-trip times.
     pub(crate) round_trip_ms: Option<f64>,
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) lost: u64,
     pub(crate) replayed: u64,
     pub(crate) out_of_time: u64,
-    /// Times that it was seen to start.
+    /// Number of times that the peer was seen to start.
     pub(crate) boots: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct WorkerStatus {
-    /// The CPU it is pinned to.
+    /// CPU to which the worker is pinned.
     pub(crate) cpu: Option<u16>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Worker>,
@@ -260,35 +260,35 @@ pub(crate) struct WorkerStatus {
 pub(crate) struct ServiceStatus {
     pub(crate) name: String,
     pub(crate) listeners: Vec<String>,
-    /// Whether files stand behind it, and not servers.
+    /// Whether the service serves files instead of forwarding to servers.
     pub(crate) serves_files: bool,
     /// `None` if the service is gone from the plan.
     pub(crate) ktls: Option<KtlsStatus>,
-    /// Empty = servers get plaintext; else what proves who a server is.
+    /// Proof of a server's identity; empty = servers get plaintext.
     pub(crate) server_tls: String,
     pub(crate) expiry: ExpiryStatus,
     /// The certificates that expire first, at most [`CERTIFICATES_MAX`].
     pub(crate) certificates: Vec<CertificateStatus>,
-    /// The faults of those that are left out, at most [`CERTIFICATES_MAX`].
+    /// Faults of the skipped certificates, at most [`CERTIFICATES_MAX`].
     pub(crate) certificates_skipped: Vec<String>,
     pub(crate) metrics: ShownCounts<Service>,
     pub(crate) servers: Vec<ServerStatus>,
 }
 
-/// When the first of each ends, in seconds since the epoch.
+/// The first expiry of each kind, in seconds since the epoch.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ExpiryStatus {
     pub(crate) certificates_seconds: Option<u64>,
-    /// Responses that are stapled while they are good.
+    /// Stapled responses, which are sent while they are valid.
     pub(crate) ocsp_responses_seconds: Option<u64>,
     /// Authorities in `ca`, without the host's own.
     pub(crate) authorities_seconds: Option<u64>,
     pub(crate) crls_seconds: Option<u64>,
 }
 
-/// Certificates of a service that the document lists: those of thousands of services must fit into
-/// what a reader takes. The metrics have more.
+/// Maximum number of certificates listed per service, because those of thousands of services must
+/// fit into what a reader takes. The metrics have more.
 pub(crate) const CERTIFICATES_MAX: usize = 32;
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -296,7 +296,7 @@ pub(crate) const CERTIFICATES_MAX: usize = 32;
 pub(crate) struct CertificateStatus {
     pub(crate) file: String,
     pub(crate) name: String,
-    /// The kind of its key.
+    /// Type of the key.
     pub(crate) key: String,
     /// The notAfter, in seconds since the epoch.
     pub(crate) expiry_seconds: u64,
@@ -306,7 +306,7 @@ pub(crate) struct CertificateStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KtlsStatus {
     pub(crate) mode: String,
-    /// The shortest response of files that it encrypts.
+    /// The shortest file response that the kernel encrypts.
     pub(crate) min_bytes: u64,
 }
 
@@ -315,17 +315,17 @@ pub(crate) struct KtlsStatus {
 pub(crate) struct ServerStatus {
     pub(crate) name: String,
     pub(crate) state: ServerState,
-    /// Whether an operator has disabled it; then it is down.
+    /// Whether an operator has disabled the server, which then counts as down.
     pub(crate) disabled: bool,
-    /// The weight that an operator has ordered; `None` = the configured one, or that of records.
+    /// Weight ordered by an operator; `None` = the configured one, or that of DNS records.
     pub(crate) weight_ordered: Option<u16>,
-    /// The reason why it is not up, or which of its addresses are not used, as far as known.
+    /// Reason why the server is not up, or which of its addresses are unused, as far as known.
     pub(crate) note: Option<String>,
     /// Addresses that some worker dials only if no other is left.
     pub(crate) addresses_down: BTreeSet<String>,
-    /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
-    /// worker process started, or the first of those that it has taken over from; at the latest a
-    /// second after it changed.
+    /// Time when the state was first seen, in milliseconds since the epoch: at the earliest when
+    /// the worker process (or the first of those it took over from) started, at the latest a second
+    /// after the change.
     pub(crate) since_ms: Option<u64>,
     pub(crate) metrics: ShownCounts<Server>,
 }
@@ -333,7 +333,7 @@ pub(crate) struct ServerStatus {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServerState {
-    /// All workers would use it.
+    /// All workers would use the server.
     #[default]
     Up,
     Partly,
@@ -350,12 +350,12 @@ impl ServerState {
     }
 }
 
-/// The counts that are not 0, as [`metrics`] has them.
+/// Returns the counts that are not 0, in the form of [`metrics`].
 pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
     metrics::object(counts, |sample| sample.values.iter().any(|value| *value > 0))
 }
 
-/// Counts of one of many, which leaves zeros out when they are very many.
+/// Counts of one of many items, serialized without zeros when there are very many items.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShownCounts<S> {
     pub(crate) counts: Counts<S>,
@@ -404,8 +404,8 @@ impl<'de, S: Scope> Deserialize<'de> for ShownCounts<S> {
     }
 }
 
-/// Counts as an object: each family's key has a number, or a histogram, or an object of them by the
-/// values of its labels. Rows with labels that counted nothing are left out.
+/// Serializes counts as an object: each family's key has a number, a histogram, or an object of
+/// them by label values. Rows with labels that counted nothing are left out.
 mod metrics {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::{Value, json};
@@ -422,7 +422,7 @@ mod metrics {
         all.serialize(serializer)
     }
 
-    /// The same, of the rows that are chosen.
+    /// Serializes the chosen rows likewise.
     pub(super) fn object<S: Scope>(
         counts: &Counts<S>,
         is_shown: impl Fn(&Sample<'_>) -> bool,
@@ -469,7 +469,7 @@ const TEXTS: [&str; 4] = [
     "/process/start_warnings",
 ];
 
-/// The same value with every text in it on one line, without control characters.
+/// Returns the value with every text on one line, without control characters.
 fn printable(value: Value) -> Value {
     match value {
         Value::String(text) => line(&text).to_string().into(),
@@ -484,7 +484,7 @@ fn printable(value: Value) -> Value {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatusError {
-    /// It is not JSON of the form of a status document.
+    /// The text is not JSON in the form of a status document.
     #[error("no status document: {0}")]
     Malformed(serde_json::Error),
     #[error("a status document of version {0}, where this program reads {VERSION}")]
@@ -494,8 +494,8 @@ pub(crate) enum StatusError {
 }
 
 impl StatusDocument {
-    /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the worker process over:
-    /// no text in it holds a control character, but line feeds in what is said of a reload.
+    /// Reads the output of [`Self::to_json`], or of an attacker in control of the worker process:
+    /// no text in the result holds a control character, except line feeds in reports of a reload.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
         let value: Value = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
         let texts = TEXTS.map(|at| Some(lines(value.pointer(at)?.as_str()?).to_string().into()));
@@ -513,7 +513,7 @@ impl StatusDocument {
         serde_json::from_value(value).map_err(StatusError::Malformed)
     }
 
-    /// One line of JSON with a line feed.
+    /// Returns one line of JSON with a line feed.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut out = serde_json::to_vec(self).expect("keys are strings and no field can fail");
         out.push(b'\n');
@@ -522,7 +522,7 @@ impl StatusDocument {
 }
 
 impl ServiceStatus {
-    /// Handshakes finished, of all kinds.
+    /// Returns the number of finished handshakes of all kinds.
     pub(crate) fn handshakes(&self) -> u64 {
         let made = self.metrics.by(Breakdown::Handshakes);
         made.fold(0, |sum, (_, count)| sum.saturating_add(count))
@@ -530,12 +530,12 @@ impl ServiceStatus {
 }
 
 impl ServerStatus {
-    /// Connections to it that are open.
+    /// Returns the number of open connections to the server.
     pub(crate) fn open(&self) -> u64 {
         self.metrics.get(ServerGauge::ConnectionsOpen)
     }
 
-    /// Dials that failed, of all kinds.
+    /// Returns the number of failed dials of all kinds.
     pub(crate) fn dials_failed(&self) -> u64 {
         let counts = DIAL_FAILURES.map(|(kind, _)| self.metrics.get(kind));
         counts.into_iter().fold(0, u64::saturating_add)

@@ -1,6 +1,6 @@
-//! The last ten minutes as JSON: what `/history` answers.
+//! The last ten minutes as JSON, which `/history` answers.
 //!
-//! Owns the form of the answer and of its question. What is kept of an interval is `telemetry`'s.
+//! Handles the form of the question and the answer. `telemetry` decides what an interval keeps.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::named_servers::HISTORY_BYTES_MAX;
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Question<'a> {
-    /// Intervals that ended later than this, in milliseconds since the epoch.
+    /// Selects intervals that ended later than this, in milliseconds since the epoch.
     pub(super) after_ms: u64,
-    /// The samples of this service; `None` = of all together. Names of services need no encoding.
+    /// Selects one service's samples; `None` = of all together. Names of services need no encoding.
     pub(super) service: Option<&'a str>,
 }
 
 impl<'a> Question<'a> {
-    /// Reads a URL's query. What it does not know is ignored, what it cannot read is an error.
+    /// Parses a URL's query. Unknown parameters are ignored; `None` if a known one is malformed.
     pub(super) fn read(query: &'a str) -> Option<Self> {
         let mut question = Self::default();
         for pair in query.split('&') {
@@ -34,7 +34,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The answer, one line of JSON.
+/// Returns the answer, one line of JSON.
 pub(super) fn answer(history: &History, question: &Question<'_>, bounds_us: &[u64]) -> Vec<u8> {
     let intervals = history.intervals(question.after_ms, question.service);
     let intervals: Vec<_> = intervals.map(|one| interval(&one)).collect();
@@ -49,8 +49,8 @@ pub(super) fn answer(history: &History, question: &Question<'_>, bounds_us: &[u6
     out
 }
 
-/// The newest intervals, as many as fit, for another worker process. It may be of another version:
-/// counts go by their names.
+/// Returns the newest intervals, as many as fit, for another worker process. It may be of another
+/// version, so counts are identified by name.
 pub(super) fn handed_over(history: &History) -> String {
     let mut lines = Vec::new();
     let mut bytes = 0;
@@ -69,7 +69,7 @@ pub(super) fn handed_over(history: &History) -> String {
     lines.join("\n")
 }
 
-/// Goes on with such a history; of what cannot be read nothing is taken.
+/// Continues a handed-over history; lines that cannot be read are discarded with all others.
 pub(super) fn take_over(history: &mut History, handed_over: &str) {
     let lines = handed_over.lines().map(|line| {
         let (end_ms, duration_ms, services) = serde_json::from_str::<Line>(line).ok()?;

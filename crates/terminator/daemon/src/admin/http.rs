@@ -1,9 +1,9 @@
-//! The admin address: the page, the metrics, the status document and the history over HTTP/1.1.
+//! Serves page, metrics, status document and history over HTTP/1.1 on the admin address.
 //!
-//! Owns the paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
-//! are answered, request bodies are not read. The page is one document that asks `/status` each
-//! second and draws what it says: only the style and the script within it are obeyed, and it may
-//! ask nobody but us.
+//! Handles the paths and the limits on clients. No orders are taken: only `GET` and `HEAD` are
+//! answered, and request bodies are not read. The page is one document that polls `/status` each
+//! second and draws it: the browser obeys only the style and script within it, and lets it connect
+//! only to us.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -29,39 +29,39 @@ use super::history::Question;
 use super::readiness::Verdict;
 use super::state::AdminState;
 
-/// Connections at the same time. A browser opens up to six, a scraper one. When all places are
-/// taken, the oldest connection that has had no answer for which one needs the right gives up its
-/// place, because a stranger who says nothing must not keep a scraper away.
+/// Maximum number of connections. A browser opens up to six, a scraper one. When all are taken, the
+/// oldest connection without an answer that needs the right is closed, because a stranger who sends
+/// nothing must not keep a scraper away.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Connections beyond these, for health checks alone: those who read the metrics slowly, or hold on
-/// to connections, must not have a balancer take a healthy server for dead. A request says too late
-/// which it is, so a client that gets one of these places has it for a short time and one answer.
+/// Maximum number of further connections, for health checks alone: slow readers of the metrics, or
+/// idle connections, must not make a balancer take a healthy server for dead. The request comes too
+/// late to tell them apart, so a client in such a place gets a short time and one answer.
 const HEALTH_CONNECTIONS_MAX: usize = 16;
 
-/// How long such a connection may last. A worker thread that stands still is known within two
-/// seconds, a check that is not answered in three has usually failed.
+/// How long such a connection may last. A stuck worker thread is known within two seconds; a check
+/// without an answer in three has usually failed.
 const HEALTH_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// How long its request may take to come: a health check sends it at once.
+/// Deadline of such a connection's request: a health check sends it at once.
 const HEALTH_HEADER_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// The time from a connection's start, or the last answer, to the end of a request's header.
+/// Time from a connection's start, or the last answer, to the end of a request's header.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's header; the least that hyper takes.
+/// Maximum bytes of a request's header; the minimum that hyper takes.
 const HEADER_BYTES_MAX: usize = 8192;
 
-/// Fields of a request's header.
+/// Maximum number of header fields of a request.
 const HEADER_FIELDS_MAX: usize = 64;
 
-/// A connection gets no further request after this long, so that none keeps a place for ever.
+/// Age after which a connection gets no further request, so that none keeps its place.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// How long the last answer may take after that.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Accepting fails for want of descriptors or memory, and does so at once until there are some.
+/// Pause after a failed accept: without descriptors or memory, accept fails at once every time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
@@ -75,7 +75,7 @@ pub(super) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
         let (taken, paths) = if has_room(&mut places, CONNECTIONS_MAX) {
             (&mut places, Paths::All)
         } else {
-            // None of these has the right, so that the oldest goes.
+            // None of these has the right, so the oldest is closed.
             has_room(&mut health_places, HEALTH_CONNECTIONS_MAX);
             (&mut health_places, Paths::Health)
         };
@@ -88,7 +88,7 @@ pub(super) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
 /// A connection that is served until this is dropped.
 struct AdminConnection {
     task: JoinHandle<()>,
-    /// Whether it was answered what not everyone may ask.
+    /// Whether the client got an answer that requires access rights.
     has_right: Arc<AtomicBool>,
 }
 
@@ -98,7 +98,7 @@ impl Drop for AdminConnection {
     }
 }
 
-/// Whether one more has a place, for which one without the right may have to go; the oldest first.
+/// Makes room for one more connection by closing the oldest without the right; `false` = no room.
 fn has_room(taken: &mut Vec<AdminConnection>, max: usize) -> bool {
     taken.retain(|one| !one.task.is_finished());
     if taken.len() < max {
@@ -108,8 +108,8 @@ fn has_room(taken: &mut Vec<AdminConnection>, max: usize) -> bool {
     stranger.map(|place| taken.remove(place)).is_some()
 }
 
-/// Errors are the asker's: it left, was too slow or spoke no HTTP; hyper has answered what can be
-/// answered.
+/// Serves one connection. Errors are the client's: it left, was too slow or spoke no HTTP; hyper
+/// has answered where an answer was possible.
 async fn serve_connection(
     stream: TcpStream,
     state: Arc<AdminState>,
@@ -205,7 +205,7 @@ async fn answer(
     if is_read(request) { response(StatusCode::OK, kind, body) } else { not_read() }
 }
 
-/// For load balancers, which look at the status code, and those who ask them why.
+/// Answers load balancers, which look at the status code, and people who ask them why.
 fn of_verdict(verdict: Verdict) -> Answer {
     let (status, line) = match verdict {
         Ok(line) => (StatusCode::OK, line.to_owned()),
@@ -214,7 +214,7 @@ fn of_verdict(verdict: Verdict) -> Answer {
     last(response(status, PLAIN_TEXT, format!("{line}\n").into()))
 }
 
-/// Ends its connection: one on which nothing was asked that needs the right keeps no place.
+/// Closes the connection after this answer: one that needed no access right keeps no place.
 fn last(mut response: Answer) -> Answer {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
@@ -231,7 +231,7 @@ fn not_read() -> Answer {
     response
 }
 
-/// RFC 9110, sections 15.5.20 and 11.6.1. `Basic` makes a browser ask for the token.
+/// Refuses (RFC 9110, sections 15.5.20 and 11.6.1). `Basic` makes a browser ask for the token.
 fn denial(denied: Denied) -> Answer {
     match denied {
         Denied::Malformed => refusal(
@@ -276,10 +276,10 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     response
 }
 
-/// The page, complete: it needs no other file.
+/// The complete page, which needs no other file.
 pub(crate) const HTML: &str = include_str!("page.html");
 
-/// The value of `Content-Security-Policy` (W3C, CSP Level 3): style and script by their hashes.
+/// Returns the `Content-Security-Policy` (W3C, CSP Level 3): style and script by their hashes.
 pub(crate) fn content_security_policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
     POLICY.get_or_init(|| {
@@ -291,7 +291,7 @@ pub(crate) fn content_security_policy() -> &'static str {
     })
 }
 
-/// The hash source of the first element of this name.
+/// Returns the hash source of the first element of this name.
 fn hash_of(element: &str) -> String {
     let text = content_of(element).expect("the page has one style and one script");
     let hash = digest(&SHA256, text.as_bytes());
@@ -317,12 +317,12 @@ mod tests {
     use super::super::state::{Served, StartFacts};
     use super::*;
 
-    /// Sends this and gives back all that comes until the end of the stream.
+    /// Sends the request and returns all bytes up to the end of the stream.
     fn exchange(request: &[u8]) -> String {
         exchange_beside(0, false, request)
     }
 
-    /// The same beside `others` connections that came before and never end, and have asked for the
+    /// Sends the request beside `others` earlier connections that never end, and have asked for the
     /// status, or nothing.
     fn exchange_beside(others: usize, have_asked: bool, request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -347,7 +347,7 @@ mod tests {
                 if have_asked {
                     let request = b"GET /reasons HTTP/1.1\r\nHost: localhost\r\n\r\n";
                     other.write_all(request).await.unwrap();
-                    // It has a place when it is answered.
+                    // The connection has its place once it is answered.
                     other.read_exact(&mut [0; 12]).await.unwrap();
                 }
                 kept.push(other);
@@ -355,7 +355,7 @@ mod tests {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request).await.unwrap();
             let mut answer = Vec::new();
-            // What is refused is not read to its end, so the answer may be followed by a reset.
+            // A refused request is not read to its end, so the answer may be followed by a reset.
             let _ = stream.read_to_end(&mut answer).await;
             String::from_utf8(answer).unwrap()
         })
@@ -407,7 +407,7 @@ mod tests {
         let others = CONNECTIONS_MAX + HEALTH_CONNECTIONS_MAX + 1;
         let metrics = exchange_beside(others, false, request);
         assert!(metrics.starts_with("HTTP/1.1 200 "), "{metrics}");
-        // The end of the stream comes by itself.
+        // The server ends the stream by itself.
         for refused in ["/healthz", "/nowhere"] {
             let request = format!("GET {refused} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             let answer = exchange(request.as_bytes());
@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// Relative luminance of the colour that the style gives this name (WCAG 2.2).
+    /// Returns the relative luminance of the style's colour of this name (WCAG 2.2).
     fn luminance(palette: &str, name: &str) -> f64 {
         let (_, rest) = palette.split_once(&format!("--{name}: #")).expect("a colour");
         let digits = rest.split(';').next().expect("its digits");

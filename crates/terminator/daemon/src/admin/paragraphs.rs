@@ -1,5 +1,5 @@
-//! The paragraphs of `lariat status` about the places beyond this host where sessions go, and about
-//! the certificates that come by ACME, which `lariat certificate list` prints too.
+//! The paragraphs of `lariat status` about the session tiers beyond this host, and about the ACME
+//! certificates, which `lariat certificate list` prints too.
 
 use std::fmt::Write;
 
@@ -54,11 +54,11 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
 const COLUMNS: [&str; 9] =
     ["<PEER", "<STATE", ">SEEN", ">LAG", ">ROUND TRIP", ">SENT", ">RECEIVED", ">LOST", ">REPLAYED"];
 
-/// A line for the cluster and one for each peer.
+/// Returns a line for the cluster and one for each peer.
 fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
     let rejected = ClusterRejection::ALL.iter().filter_map(|why| {
-        // Our own come back by multicast, and what was under way at a start is dropped.
+        // Our own datagrams come back by multicast, and those in flight at a start are dropped.
         let is_usual = [ClusterRejection::Reflected, ClusterRejection::BeforeStart].contains(why);
         let count = now.process.metrics.get(*why);
         (!is_usual && count > 0).then_some((why, count))
@@ -105,7 +105,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     text
 }
 
-/// How far this host is with the sessions that it has missed.
+/// Describes the progress of fetching missed sessions.
 fn resync(cluster: &ClusterStatus) -> String {
     let resync = &cluster.resync;
     let sessions = format!("{} sessions from {}", Count(resync.of), resync.from);
@@ -138,7 +138,7 @@ fn row(peer: &PeerStatus) -> Vec<String> {
     ]
 }
 
-/// A paragraph for each, or nothing.
+/// Returns a paragraph for each certificate, or an empty text.
 pub(crate) fn acme_text(now: &StatusDocument) -> String {
     now.acme.iter().map(|one| certificate_text(one, now.time_ms / 1000)).collect()
 }
@@ -147,7 +147,7 @@ fn certificate_text(one: &AcmeStatus, now: u64) -> String {
     let AcmeStatus { name, services, domains, directory, stage, .. } = one;
     let mut text = format!("\nCERTIFICATE {name} for {}\n", domains.join(", "));
     let mut field = |name: &str, value: String| {
-        // A text takes all that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  {name:<14}{value}");
     };
     field("services", services.join(", "));
@@ -171,7 +171,7 @@ fn certificate_text(one: &AcmeStatus, now: u64) -> String {
         field("next attempt", format!("in {}", Age(next.saturating_sub(now))));
     }
     if let Some(why) = &one.last_failure {
-        // Indented: a message cannot pass for a line of ours.
+        // Indented, so that a message cannot pass for a line of ours.
         let why = why.replace('\n', "\n                ");
         field("last failure", format!("{why} ({} in a row)", one.failures));
     }

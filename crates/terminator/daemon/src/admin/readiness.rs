@@ -1,7 +1,7 @@
-//! Whether this process lives and whether it takes connections: `/healthz` and `/ready`.
+//! Answers `/healthz` and `/ready`: whether this process lives and whether it takes connections.
 //!
-//! Owns the two answers. Who asks is a load balancer or an orchestrator, every second or so, and
-//! needs a yes or a no: neither answer shows anything else, so both are for everybody.
+//! A load balancer or an orchestrator asks every second or so and needs a yes or a no: neither
+//! answer shows anything else, so both are for everybody.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use proxy::plane::Heartbeat;
 use tokio::time::{sleep, timeout};
 
-/// A worker answers in its next turn, within milliseconds even under load. One that has not within
-/// this time is stuck, or the host is.
+/// Deadline of a worker's answer. A worker answers in its next turn, within milliseconds even under
+/// load; after this time it is stuck, or the host is.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The pause between looks at the answers.
+/// Pause between two looks at the answers.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The way to the workers, once there are any.
+/// Access to the workers, once they have started.
 #[derive(Default)]
 pub(crate) struct Workers(OnceLock<Heartbeat>);
 
-/// The keys of full handshakes, as far as other processes hold them.
+/// Availability of the full-handshake keys that other processes hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum KeysReadiness {
     There,
@@ -33,11 +33,11 @@ pub(super) type Verdict = Result<&'static str, String>;
 
 impl Workers {
     pub(crate) fn begun(&self, heartbeat: Heartbeat) {
-        // There is one plane in a process.
+        // A process has only one `Plane`.
         let _ = self.0.set(heartbeat);
     }
 
-    /// Waits until each has answered a question that is asked now, or was asked before.
+    /// Waits until each worker has answered a question asked now or before.
     pub(crate) async fn all_answer(&self) {
         let Some(heartbeat) = self.0.get() else {
             return;
@@ -48,7 +48,7 @@ impl Workers {
         }
     }
 
-    /// How many do not answer, of how many; `None` = there are none yet.
+    /// Returns the numbers of silent and of all workers; `None` = no worker has started yet.
     async fn stuck(&self) -> Option<(usize, usize)> {
         let heartbeat = self.0.get()?;
         let unanswered = match timeout(ANSWER_TIME_MAX, self.all_answer()).await {
@@ -58,7 +58,7 @@ impl Workers {
         Some((unanswered, heartbeat.worker_count()))
     }
 
-    /// Whether the process lives: every worker answers.
+    /// Reports whether the process lives: every worker answers.
     pub(super) async fn health(&self) -> Verdict {
         match self.stuck().await {
             Some((0, _)) => Ok("healthy"),
@@ -67,7 +67,7 @@ impl Workers {
         }
     }
 
-    /// Whether a client that connects now is served.
+    /// Reports whether a client that connects now is served.
     pub(super) async fn readiness(
         &self,
         is_draining: bool,

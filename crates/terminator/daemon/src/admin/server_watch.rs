@@ -1,7 +1,7 @@
-//! Servers that go down and come back up: since when, why, and the messages about it.
+//! Reports servers that go down and come back up: since when and why.
 //!
-//! Owns what was seen before and how often it may be said. Whether a server is up is the pools' to
-//! decide; here is only seen how many workers would use it.
+//! Handles what was seen before and how often it is reported. The pools decide whether a server is
+//! up; this module only sees how many workers would use it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use super::document::{DIAL_FAILURES, ServerState, ServerStatus, ServiceStatus};
 use super::servers::{CONFIRM_TIME_MAX, is_known_up};
 use crate::named_servers::ObservedServer;
 
-/// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
-/// changes are counted, and said as one when the time is over.
+/// Maximum number of messages about one server or service in [`FLAP_TIME`]: twice down and up.
+/// Further changes are counted, and reported as one when the time is over.
 const SAID_MAX: usize = 4;
 
 const FLAP_TIME: Duration = Duration::from_secs(60);
@@ -37,26 +37,26 @@ struct WatchedService {
 struct WatchedServer {
     change: Change,
     workers_up: u64,
-    /// Fewer workers use it than at the last look, and some still do.
+    /// Whether fewer workers use the server than at the last look, and some still do.
     is_doubtful: bool,
     is_taken_out: bool,
     cause: Option<String>,
     failures: [u64; DIAL_FAILURES.len()],
-    /// Addresses that are down, or have been a little while ago.
+    /// Addresses that are down, or were recently.
     addresses: BTreeMap<String, Change>,
-    /// Another worker process has seen it go down, and this one has not yet: until then.
+    /// Deadline for seeing the server down here too, after another worker process saw it go down.
     unconfirmed_until: Option<Instant>,
 }
 
 impl ServerWatch {
-    /// The reason why a server is down that was seen to go down.
+    /// Returns why a server is down that was seen to go down.
     pub(super) fn of(&self, service: &str, server: &str) -> Option<&str> {
         let server = self.services.get(service)?.servers.get(server)?;
         server.cause.as_deref().filter(|_| !server.change.is_up)
     }
 
-    /// Another worker process has observed these, and has said so. Those that were down count as
-    /// down until it is known better.
+    /// Takes over the observations of another worker process. Servers that were down count as down
+    /// until this process knows better.
     pub(super) fn take_over(&mut self, observed: &[ObservedServer], now: Instant, now_ms: u64) {
         for one in observed {
             let lasted = Duration::from_millis(now_ms.saturating_sub(one.since_ms));
@@ -78,21 +78,21 @@ impl ServerWatch {
         }
     }
 
-    /// The services that are to be looked at even if they do not change: more is to be said of
-    /// them when time has passed.
+    /// Returns the services to look at even if they do not change, because a report becomes due
+    /// with time.
     pub(super) fn pending(&self) -> impl Iterator<Item = &str> {
         let pending = self.services.iter().filter(|(_, service)| service.is_pending());
         pending.map(|(name, _)| &**name)
     }
 
-    /// These services are gone.
+    /// Forgets services that no longer exist.
     pub(super) fn forget<'a>(&mut self, services: impl IntoIterator<Item = &'a String>) {
         for name in services {
             self.services.remove(name);
         }
     }
 
-    /// These services have changed, or were pending.
+    /// Looks at services that have changed, or were pending.
     pub(super) fn look(
         &mut self,
         services: &[ServiceStatus],
@@ -158,7 +158,7 @@ impl WatchedService {
 }
 
 impl WatchedServer {
-    /// All workers use a server until they know better.
+    /// Assumes that all workers use the server until they know better.
     fn new(server: &ServerStatus, workers: u64, now: Instant) -> Self {
         let is_taken_out = server.is_taken_out();
         Self { workers_up: workers, is_taken_out, ..Self::with(Change::new(now)) }
@@ -171,7 +171,7 @@ impl WatchedServer {
             is_doubtful: false,
             is_taken_out: false,
             cause: None,
-            // Its dials may have failed before the first look.
+            // Dials may have failed before the first look.
             failures: Default::default(),
             addresses: BTreeMap::new(),
             unconfirmed_until: None,
@@ -194,10 +194,10 @@ impl WatchedServer {
             }
             self.unconfirmed_until = None;
         }
-        // An operator's order is said by the supervisor, and what follows from it is not news.
+        // The supervisor reports an operator's order, so its consequences are not news.
         let is_ordered = server.is_taken_out() || self.is_taken_out;
         let has_fallen = up < self.workers_up;
-        // Workers hear of a check one after the other.
+        // Workers learn of a check's result one after the other.
         if has_fallen && up > 0 && !self.is_doubtful {
             self.is_doubtful = true;
             return None;
@@ -235,7 +235,7 @@ impl WatchedServer {
         Some(text).filter(|_| !is_ordered)
     }
 
-    /// Messages about addresses that went down and came back while others are up.
+    /// Returns messages about addresses that went down or came back while others are up.
     fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<Said> {
         let is_partial = server.state != ServerState::Down && !server.addresses_down.is_empty();
         for address in server.addresses_down.iter().filter(|_| is_partial) {
@@ -263,20 +263,20 @@ impl WatchedServer {
         said
     }
 
-    /// The cause that the status names, with the kinds of dials that have failed since the last
-    /// look.
+    /// Returns the cause that the status names, with the kinds of dials that have failed since the
+    /// last look.
     fn cause_of(&self, server: &ServerStatus) -> String {
         let note = server.note.as_deref().unwrap_or("its dials failed");
         let kinds = self.failed_since(server);
         if kinds.is_empty() || !note.contains("dials failed") {
             return note.to_owned();
         }
-        // It may be what was the cause before, with the kinds of then.
+        // The note may be the earlier cause, with the kinds of that time.
         let note = note.split_once(" (").map_or(note, |(note, _)| note);
         format!("{note}{kinds}")
     }
 
-    /// The kinds of dials that have failed since the last look, in brackets.
+    /// Returns the kinds of dials that have failed since the last look, in brackets.
     fn failed_since(&self, server: &ServerStatus) -> String {
         let kinds = DIAL_FAILURES.iter().zip(failures(server)).zip(self.failures);
         let grown = kinds.filter(|((_, now), before)| now > before);
@@ -288,7 +288,7 @@ impl WatchedServer {
     }
 }
 
-/// The reason why a server is not used at an address: what its check says, or else dials.
+/// Returns why a server is not used at an address: its check's result, or else failed dials.
 fn cause_at(server: &ServerStatus, address: &str, kinds: &str) -> String {
     let note = server.note.as_deref().unwrap_or_default();
     let checks = note.split_once("not used: ").map_or(note, |(_, checks)| checks);
@@ -301,7 +301,7 @@ fn failures(server: &ServerStatus) -> [u64; DIAL_FAILURES.len()] {
     DIAL_FAILURES.map(|(counter, _)| server.metrics.get(counter))
 }
 
-/// A server or address that is up or down, since when, and the message about it.
+/// Up or down state of a server or address, since when, and the message about it.
 #[derive(Debug)]
 struct Change {
     is_up: bool,
@@ -314,7 +314,7 @@ struct Change {
 enum Seen {
     Down,
     Up(Duration),
-    /// The server is in its last state after this number of changes that were not reported.
+    /// The server is in its last state after this number of unreported changes.
     Flapped(u32),
 }
 
@@ -397,7 +397,7 @@ mod tests {
         let why = Some("answered with status 503");
         let both = [("a", 2, None), ("b", 2, None)];
         assert_eq!(look(0, &both), (vec![], None));
-        // Workers hear of it one after the other.
+        // Workers learn of the check one after the other.
         assert_eq!(look(1, &[("a", 1, why), ("b", 2, None)]).0, [""; 0]);
         let down = "warning: service `web`: server a is down: answered with status 503";
         let (said, cause) = look(2, &[("a", 0, why), ("b", 2, None)]);
@@ -415,7 +415,7 @@ mod tests {
             ]
         );
         assert_eq!(look(15, &[("a", 2, None), ("b", 0, Some("gone"))]).0, [""; 0]);
-        // What stays doubtful for some workers is said as well.
+        // A server that stays doubtful for some workers is reported as well.
         assert_eq!(look(16, &[("a", 1, why), ("b", 0, None)]).0, [""; 0]);
         let (said, _) = look(17, &[("a", 1, why), ("b", 0, None)]);
         assert!(said[0].contains("server a is down for 1 of 2 workers"), "{said:?}");
@@ -459,7 +459,7 @@ mod tests {
                 since_ms: now_ms - 660_000,
                 cause: Some("refused".to_owned()),
             };
-            // On a host that has just started, nothing can be that long ago.
+            // On a host that has just started, no `Instant` can be that long ago.
             watch.take_over(&[observed], at(start, 660), now_ms);
             let mut said = Vec::new();
             for (second, up, counted) in seconds {
@@ -470,15 +470,15 @@ mod tests {
             }
             said.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
         };
-        // It is used until its first dial has failed, or its first check.
+        // The server is used until its first dial or its first check has failed.
         assert_eq!(looks(&[(1, 2, None), (2, 0, None), (3, 0, None)]), [""; 0]);
         let again = "service `web`: server a is up again after 11 min 2 s";
         assert_eq!(looks(&[(1, 0, None), (2, 2, None)])[0], again);
-        // It has served, or a check found it down and up again between two looks.
+        // The server has served, or a check found it down and up again between two looks.
         for sign in [ServerCounter::BytesDown, ServerCounter::WentUp] {
             assert_eq!(looks(&[(1, 2, None), (2, 2, Some(sign))])[0], again);
         }
-        // Nobody knows whether it came back meanwhile.
+        // Whether it came back meanwhile is unknown.
         let said = looks(&[(60, 2, None), (61, 0, None)]);
         assert!(said[1].contains("server a is down: refused"), "{said:?}");
     }

@@ -1,6 +1,6 @@
-//! The state of each server: what it is, why, and since when.
+//! Determines the state of each server, why, and since when.
 //!
-//! Owns the word for it. Why a check took a server out is the check's to say.
+//! Handles the naming of states. Checks supply the reason why they took a server out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -13,35 +13,35 @@ use super::document::{ServerState, ServerStatus, ServiceStatus};
 use crate::named_servers::{ObservedServer, ServerName, bounded_servers};
 use crate::status_parts::milliseconds;
 
-/// How long it may take until a server is seen in the state that another worker process has handed
-/// over: where there are no checks, only failed dials show that it is down.
+/// How long the state that another worker process handed over awaits confirmation: without checks,
+/// only failed dials show that a server is down.
 pub(super) const CONFIRM_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// An address of a server has gone up or down, is down for another reason, or its first check is
-/// done.
+/// Report that an address of a server has gone up or down, is down for another reason, or has
+/// passed or failed its first check.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HealthReport {
     pub(crate) service: String,
     /// The server's index in the pool's options.
     pub(crate) server: usize,
     pub(crate) down: Vec<Address>,
-    /// Whether it may be used: not if all addresses are down.
+    /// Whether the server may be used: not if all addresses are down.
     pub(crate) up: bool,
     pub(crate) why: String,
 }
 
-/// Since when servers are in their states, as far as it was seen.
+/// Times since which servers are in their states, as far as seen.
 #[derive(Debug, Default)]
 pub(super) struct ServerStates {
     seen: BTreeMap<String, BTreeMap<String, (ServerState, u64)>>,
-    /// By another worker process, and not seen here yet.
+    /// Observations of another worker process that are not confirmed here yet.
     observed: BTreeMap<ServerName, ObservedServer>,
-    /// For how long they count, in milliseconds since the epoch.
+    /// End of their validity, in milliseconds since the epoch.
     until_ms: u64,
 }
 
 impl ServerStates {
-    /// Another worker process has observed these.
+    /// Takes over the observations of another worker process.
     pub(super) fn take_over(&mut self, observed: &[ObservedServer], now_ms: u64) {
         let observed = observed.iter();
         self.observed = observed.map(|one| (one.name(), one.clone())).collect();
@@ -49,8 +49,8 @@ impl ServerStates {
         self.until_ms = now_ms.saturating_add(time_max);
     }
 
-    /// These services have changed: what has another state than before has it since now. Servers
-    /// that are gone from them are forgotten.
+    /// Looks at changed services: a server in another state than before has it since now. Servers
+    /// no longer in them are forgotten.
     pub(super) fn look(&mut self, services: &[ServiceSnapshot], workers: u64, now_ms: u64) {
         if now_ms > self.until_ms {
             self.observed.clear();
@@ -69,7 +69,7 @@ impl ServerStates {
                     Some(observed) if observed.state == state.word() => {
                         observed.since_ms.min(now_ms)
                     }
-                    // It may be used only until it is known better.
+                    // The server is used only until a dial or check shows that it is down.
                     Some(observed) if !observed.is_up() && !is_known_up(&server.counts) => {
                         self.observed.insert(name, observed);
                         since_ms
@@ -82,22 +82,22 @@ impl ServerStates {
         }
     }
 
-    /// These services are gone.
+    /// Forgets services that no longer exist.
     pub(super) fn forget<'a>(&mut self, services: impl IntoIterator<Item = &'a String>) {
         for name in services {
             self.seen.remove(name);
         }
     }
 
-    /// When a server was first seen in the state that it is in; `None` = it was not seen yet.
+    /// Returns when a server was first seen in its current state; `None` = not seen yet.
     pub(super) fn since_ms(&self, service: &str, server: &str) -> Option<u64> {
         let (_, since_ms) = self.seen.get(service)?.get(server)?;
         Some(*since_ms)
     }
 }
 
-/// Whether this worker process knows by itself that it is up: it has sent something to a client, or
-/// a check has found it up after it was down.
+/// Reports whether this worker process itself knows that the server is up: the server has sent
+/// bytes to a client, or a check has found it up after it was down.
 pub(super) fn is_known_up(counts: &Counts<Server>) -> bool {
     counts.get(ServerCounter::BytesDown) > 0 || counts.get(ServerCounter::WentUp) > 0
 }
@@ -111,7 +111,7 @@ fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
 }
 
 impl ServerStatus {
-    /// Whether an operator has seen to it that it gets no new clients.
+    /// Reports whether an operator keeps new clients off the server.
     pub(super) fn is_taken_out(&self) -> bool {
         self.disabled || self.weight_ordered == Some(0)
     }
@@ -134,7 +134,7 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
     bounded_servers(servers.collect())
 }
 
-/// A server of a service; `checked` is the reason if a check has decided that it is down.
+/// Builds a server's status; `checked` is the reason if a check has decided that it is down.
 pub(super) fn server(
     counted: ServerSnapshot,
     checked: Option<String>,
@@ -163,7 +163,7 @@ pub(super) fn server(
     }
 }
 
-/// The addresses that are not used, and why.
+/// Returns the addresses that are not used, and why.
 fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
     let (down, all) = (&counted.addresses_down, ServerGauge::Addresses);
     let all = counted.counts.get(all);
@@ -173,8 +173,8 @@ fn part(counted: &ServerSnapshot, checked: Option<&str>) -> Option<String> {
     (count > 0 && all > 1).then(|| format!("{count} of {all} addresses not used: {why}"))
 }
 
-/// The reason why a server is not up of which no check says so: its name was never resolved, so
-/// that it was never dialled, or its dials failed.
+/// Returns why a server is not up if no check tells: its name was never resolved, so that it was
+/// never dialled, or its dials failed.
 fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
     match (state, counted.counts.get(ServerCounter::Dials)) {
         (ServerState::Up, _) | (ServerState::Partly, 0) => None,
@@ -190,7 +190,7 @@ fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
     }
 }
 
-/// The state of a server's slow start, by its end in seconds since the epoch.
+/// Describes a server's slow start by its end in seconds since the epoch.
 fn slow_start(end: u64) -> Option<String> {
     let left = end.saturating_sub(milliseconds(SystemTime::now()) / 1000);
     (left > 0).then(|| format!("slow start: it has its whole share in {left} s"))
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A server's `since` by looks that follow what another worker process has observed.
+    /// Tests a server's `since` by looks that follow another worker process's observation.
     fn since_after(state: &str, look: impl FnOnce(&mut dyn FnMut(bool, u64) -> Option<u64>)) {
         let registry = Registry::new(1);
         let worker = registry.service(0, "web", &["a:1".to_owned()]);
@@ -234,11 +234,11 @@ mod tests {
             assert_eq!(since(true, 4001), Some(4001));
         });
         since_after("down", |since| {
-            // It is not known yet that it is down.
+            // This process does not know yet that the server is down.
             assert_eq!(since(true, 2000), Some(1000));
             assert_eq!((since(false, 4000), since(false, 9000)), (Some(5), Some(5)));
         });
-        // It has come back up meanwhile.
+        // The server has come back up meanwhile.
         since_after("down", |since| {
             assert_eq!(since(true, 3000), Some(1000));
             assert_eq!(since(false, 4000), Some(4000));

@@ -1,6 +1,6 @@
-//! The admin side's knowledge: the counters, what was true at start, and what reloads change.
+//! State of the admin side: the counters, facts fixed at start, and facts that reloads change.
 //!
-//! The status document and the metrics are made of it in `views`.
+//! `views` makes the status document and the metrics from it.
 
 mod views;
 
@@ -38,20 +38,20 @@ use super::readiness::{KeysReadiness, Workers};
 use super::server_watch::{Said, ServerWatch};
 use super::servers::{HealthReport, ServerStates, observed};
 
-/// The admin side's knowledge. Shared by the control thread's tasks.
+/// State of the admin side. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
     registry: Arc<Registry>,
     start: StartFacts,
     start_time: SystemTime,
     usage: Usage,
-    /// Whether the workers go on.
+    /// Liveness of the workers.
     pub(crate) workers: Workers,
     facts: Mutex<AdminFacts>,
     history: Mutex<History>,
     descriptors: Mutex<DescriptorWatch>,
 }
 
-/// The limits of what is open, in progress or stored at the same time; the served plan's.
+/// Limits of what is open, in progress or stored at the same time, of the served plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) connections: u64,
@@ -60,17 +60,17 @@ pub(crate) struct Limits {
     pub(crate) session_bytes: u64,
 }
 
-/// Facts that were true when the worker process started.
+/// Facts fixed when the worker process started.
 #[derive(Clone, Debug)]
 pub(crate) struct StartFacts {
     pub(crate) program: &'static str,
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
-    /// Worker processes started again after one died, this one with them.
+    /// Number of worker processes restarted after a death, including this one.
     pub(crate) restarts: u64,
-    /// How those before it died, if they died again and again.
+    /// How the previous ones died, if they died again and again.
     pub(crate) dying: Option<String>,
-    /// One a worker: the CPU it is pinned to.
+    /// CPU to which each worker is pinned.
     pub(crate) worker_cpus: Vec<Option<u16>>,
     pub(crate) rights: RightsStatus,
 }
@@ -79,17 +79,17 @@ pub(crate) struct StartFacts {
 pub(crate) struct ServiceFacts {
     pub(crate) name: String,
     pub(crate) listeners: Vec<String>,
-    /// When its certificates and what belongs to them end.
+    /// Expiry of its certificates and what belongs to them.
     pub(crate) expiries: Expiries,
-    /// When the kernel seals; `None` = no plan says.
+    /// When the kernel encrypts; `None` = no plan has the service.
     pub(crate) ktls: Option<KtlsOptions>,
-    /// Empty = servers get plaintext; else what proves who a server is.
+    /// Proof of a server's identity; empty = servers get plaintext.
     pub(crate) server_tls: &'static str,
-    /// Whether files stand behind it.
+    /// Whether the service serves files.
     pub(crate) serves_files: bool,
-    /// Connections that may wait for a server.
+    /// Maximum number of connections that may wait for a server.
     pub(crate) queue_limit: u64,
-    /// Connections that servers take, by name, of those that do not take any number.
+    /// Connection limits of the servers that have one, by name.
     pub(crate) server_limits: BTreeMap<String, u64>,
 }
 
@@ -99,57 +99,57 @@ pub(crate) struct Served {
     pub(crate) generation: u64,
     pub(crate) services: Vec<ServiceFacts>,
     pub(crate) limits: Limits,
-    /// The kernel's part of TLS; `None` = no service wants it.
+    /// Kernel TLS; `None` = no service uses it.
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
     /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
     pub(crate) key_log: Option<KeyLogOptions>,
-    /// The signatures of the key process; `None` = the plan has no keys there.
+    /// Signature counts of the key process; `None` = the plan has no keys there.
     pub(crate) key_counts: Option<Arc<KeyCounts>>,
     /// Whether the key of a front's certificate is in the worker process.
     pub(crate) holds_keys: bool,
     pub(crate) resumption: Option<Arc<Resumption>>,
-    /// The keys that open encrypted hellos; `None` = none are opened.
+    /// Keys that open encrypted hellos; `None` = none are opened.
     pub(crate) ech: Option<EchKeys>,
 }
 
 #[derive(Default)]
 pub(crate) struct AdminFacts {
     served: Served,
-    /// The reloads, as the supervisor last said.
+    /// The reloads, as last reported by the supervisor.
     pub(crate) reload: Reloads,
     sources: Arc<SourceTable>,
-    /// Whether no connection is accepted any more.
+    /// Whether accepting has stopped for good.
     pub(crate) is_draining: bool,
-    /// Bytes of lines about connections that could not be written.
+    /// Bytes of connection log lines that could not be written.
     log_lost_bytes: u64,
-    /// The reason why the last ones could not; `None` = they could.
+    /// Reason why the last such lines could not be written; `None` = they could.
     pub(crate) log_failure: Option<String>,
-    /// The reason why the log's file could not be opened anew.
+    /// Reason why the log file could not be reopened.
     pub(crate) log_unopened: Option<String>,
     pub(crate) cluster: ClusterFacts,
-    /// The reasons why checks took servers out, by service and server.
+    /// Reasons why checks took servers out, by service and server.
     notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     pub(crate) weights: BTreeMap<ServerName, u16>,
-    /// The certificates that come by ACME.
+    /// The certificates obtained by ACME.
     pub(crate) acme: Vec<AcmeStatus>,
     /// The processes that hold keys.
     pub(crate) keys: Vec<KeyHolderStatus>,
     states: ServerStates,
     watch: ServerWatch,
-    /// The services that have changed since the watch looked at them.
+    /// Services that have changed since the watch looked at them.
     unwatched: BTreeSet<String>,
 }
 
-/// A handshake waits for a signature for as long (1 s), so that a process which is replaced within
-/// this time is not missed.
+/// Maximum absence of a key process that readiness ignores. A handshake waits as long (1 s) for a
+/// signature, so a replacement within this time is not noticed.
 const AWAY_MS_MAX: u64 = 1000;
 
 impl AdminState {
-    /// Knows of no plan yet; the worker process starts now.
+    /// Creates the state at the worker process's start, without a plan.
     pub(crate) fn new(registry: Arc<Registry>, start: StartFacts, usage: Usage) -> Self {
         Self {
             registry,
@@ -168,7 +168,7 @@ impl AdminState {
         self.facts().sources = plane.sources();
     }
 
-    /// How worker processes died before this one, until it has lived long enough.
+    /// Returns how earlier worker processes died, until this one has lived long enough.
     pub(super) fn dying(&self) -> Option<&str> {
         let lived = self.start_time.elapsed().unwrap_or(STEADY_AFTER);
         self.start.dying.as_deref().filter(|_| lived < STEADY_AFTER)
@@ -178,12 +178,12 @@ impl AdminState {
         self.facts().is_draining
     }
 
-    /// Connections of clients that are open now.
+    /// Returns the number of open client connections.
     pub(crate) fn connections_open(&self) -> u64 {
         self.registry.sum(ServiceGauge::ConnectionsOpen)
     }
 
-    /// A plan is served from now on.
+    /// Notes the plan that is served from now on.
     pub(crate) fn plan_served(&self, served: Served) {
         let mut facts = self.facts();
         let names: BTreeSet<_> = served.services.iter().map(|one| &*one.name).collect();
@@ -191,7 +191,7 @@ impl AdminState {
         facts.served = served;
     }
 
-    /// When the certificates of each service end, as of now.
+    /// Notes when the certificates of each service end, as of now.
     pub(crate) fn expiries_changed<'a>(&self, expiries: impl Iterator<Item = (&'a str, Expiries)>) {
         let mut expiries: HashMap<_, _> = expiries.collect();
         for service in &mut self.facts().served.services {
@@ -201,14 +201,14 @@ impl AdminState {
         }
     }
 
-    /// Whether a request over HTTP is answered.
+    /// Checks whether a request over HTTP may be answered.
     pub(super) fn check_access<T>(&self, request: &Request<T>) -> Result<(), Denied> {
         let facts = self.facts();
         let access = facts.served.access.as_ref();
         access.ok_or(Denied::Host)?.check(request)
     }
 
-    /// Whether signatures may come for no certificate.
+    /// Returns for which certificates signatures are available: all, some or none.
     pub(super) fn keys_readiness(&self) -> KeysReadiness {
         let facts = self.facts();
         if facts.served.key_counts.is_none() {
@@ -233,14 +233,14 @@ impl AdminState {
         self.registry.look_anew();
     }
 
-    /// Counts bytes of lines about connections that could not be written.
+    /// Counts bytes of connection log lines that could not be written.
     pub(crate) fn log_lost(&self, bytes: u64, why: String) {
         let mut facts = self.facts();
         facts.log_lost_bytes += bytes;
         facts.log_failure = Some(why);
     }
 
-    /// Notes the decision of a server's checks. May be called again with the same.
+    /// Notes the decision of a server's checks. Repeating a decision is allowed.
     pub(crate) fn server_noted(&self, server: &str, report: &HealthReport) {
         let key = (report.service.clone(), server.to_owned());
         let mut facts = self.facts();
@@ -259,7 +259,7 @@ impl AdminState {
         }
     }
 
-    /// An interval of the history, which was this long, ends now.
+    /// Ends an interval of the history, which lasted this long.
     fn end_interval(&self, duration: Duration) {
         let changes = self.registry.changes();
         let (now, workers) = (milliseconds(SystemTime::now()), self.registry.workers());
@@ -272,7 +272,7 @@ impl AdminState {
         self.history().add(now, duration, &changes);
     }
 
-    /// The observations with which the next worker process goes on.
+    /// Returns the observations with which the next worker process continues.
     pub(crate) fn observations(&self) -> Observations {
         Observations {
             servers: observed(&self.document().services),
@@ -280,7 +280,7 @@ impl AdminState {
         }
     }
 
-    /// Goes on with what another worker process has observed.
+    /// Continues from another worker process's observations.
     pub(crate) fn take_over(&self, before: &Observations) {
         let (now, now_ms) = (Instant::now(), milliseconds(SystemTime::now()));
         let mut facts = self.facts();
@@ -291,17 +291,17 @@ impl AdminState {
         history::take_over(&mut self.history(), &before.history);
     }
 
-    /// The history that somebody asks for, as JSON.
+    /// Returns the requested history as JSON.
     pub(super) fn history_document(&self, question: &Question<'_>) -> Vec<u8> {
         history::answer(&self.history(), question, &BUCKETS_US)
     }
 
-    /// A panic elsewhere leaves it as good as it was.
+    /// Locks the history. A panic elsewhere leaves it as good as it was.
     fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages about servers that changed since the last look.
+    /// Returns messages about servers that changed since the last look.
     pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<Said> {
         let workers = self.start.worker_cpus.len() as u64;
         let facts = &mut *self.facts();
@@ -318,14 +318,14 @@ impl AdminState {
         facts.watch.look(&services, workers, now)
     }
 
-    /// A message about descriptors that were lacking since the last look.
+    /// Returns a message if descriptors ran out since the last look.
     pub(crate) fn lacks_descriptors(&self, now: Instant) -> Option<String> {
         let refused = self.registry.ended(Reason::DescriptorLimit);
         let mut watch = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
         watch.look(refused, now)
     }
 
-    /// A panic elsewhere leaves facts as true as they were.
+    /// Locks the facts. A panic elsewhere leaves them as true as they were.
     pub(crate) fn facts(&self) -> MutexGuard<'_, AdminFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -344,11 +344,11 @@ pub(crate) async fn record_history(state: Arc<AdminState>) {
     }
 }
 
-/// From one message to the next: the limit is raised by a restart, and each of a thousand clients a
-/// second would be a line.
+/// Minimum time between two messages: raising the limit takes a restart, and each of a thousand
+/// clients a second would be a line.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Counts connections that ended for it, and when that was said.
+/// Count of connections that ended for want of descriptors, and time of the last message.
 #[derive(Debug, Default)]
 pub(super) struct DescriptorWatch {
     counted: u64,
@@ -356,8 +356,8 @@ pub(super) struct DescriptorWatch {
 }
 
 impl DescriptorWatch {
-    /// A message, if more connections than at the last one have ended for it and the last one was
-    /// long ago. `ended` is the number of all that did.
+    /// Returns a message if more connections than at the last one have ended for it and the last
+    /// one was long ago. `ended` is the total.
     pub(super) fn look(&mut self, ended: u64, now: Instant) -> Option<String> {
         let more = ended.saturating_sub(self.counted);
         let since = |said| now.saturating_duration_since(said);
@@ -399,7 +399,7 @@ mod tests {
         AdminState::new(Arc::clone(registry), start, Usage::default())
     }
 
-    /// A report about `web`, whose only address is down for this reason, or up.
+    /// Returns a report about `web`, whose only address is down for this reason, or up.
     fn report(why: Option<String>) -> HealthReport {
         let address = || "192.0.2.1:1".parse().unwrap();
         HealthReport {

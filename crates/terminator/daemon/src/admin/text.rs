@@ -1,6 +1,6 @@
-//! The status document for people: what `lariat status` prints.
+//! The status document for people, as `lariat status` prints it.
 //!
-//! Pure: rates come from two documents, nothing is asked and no clock is read.
+//! The functions are pure: rates come from two documents, and no clock is read.
 
 use std::fmt::Write;
 
@@ -19,13 +19,13 @@ use super::paragraphs::{acme_text, cluster_text};
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
 use crate::status_parts::{KernelTlsStatus, UpgradeStatus};
 
-/// Reasons of failure that are shown per service.
+/// Maximum number of failure reasons shown per service.
 const REASONS_MAX: usize = 5;
 
-/// Characters of a cell: those of a server's name and port, or of a Unix socket's path.
+/// Maximum characters of a cell: a server's name and port, or a Unix socket's path.
 const CELL_CHARACTERS_MAX: usize = 264;
 
-/// The document as text. With an earlier document of the same process it has rates too.
+/// Returns the document as text. An earlier document of the same process adds rates.
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = header(now) + &reloads(now);
@@ -49,13 +49,13 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
     out
 }
 
-/// An earlier document and how long ago it was.
+/// An earlier document and its age.
 struct Past<'a> {
     document: &'a StatusDocument,
     seconds: f64,
 }
 
-/// The same service in an earlier document.
+/// This service in an earlier document.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     service: &'a ServiceStatus,
@@ -63,7 +63,7 @@ struct Before<'a> {
 }
 
 impl<'a> Past<'a> {
-    /// `None` if it is of another process or of no earlier time, and so gives no rates.
+    /// Returns `None` if the document is of another process or not earlier, and so gives no rates.
     fn new(now: &StatusDocument, document: &'a StatusDocument) -> Option<Self> {
         let is_same = now.process.start_ms == document.process.start_ms;
         let passed_ms = now.time_ms.saturating_sub(document.time_ms);
@@ -113,8 +113,8 @@ fn header(now: &StatusDocument) -> String {
     text
 }
 
-/// The kinds of things that expire, each with its name, the numbers loaded and expired, and the
-/// seconds until the first expires.
+/// Returns the kinds of things that expire, each with its name, the numbers loaded and expired, and
+/// the seconds until the first expires.
 fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
     use ServiceGauge as Gauge;
     let expiry = &service.expiry;
@@ -134,7 +134,7 @@ fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
 }
 
 fn reloads(now: &StatusDocument) -> String {
-    // Indented: a message cannot pass for a line of ours.
+    // Indented, so that a message cannot pass for a line of ours.
     let indented = |text: &str| text.replace('\n', "\n    ");
     let warned = |text: &Option<String>| {
         let text = text.as_deref().map(indented);
@@ -195,7 +195,7 @@ fn ech(EchStatus { public_name, keys }: &EchStatus, now_ms: u64) -> String {
         from_now_on && key.published_until_ms.is_none_or(|until| until > now_ms)
     };
     let mut text = format!("ECH for {public_name}:");
-    // Of keys from files all are published.
+    // All keys from files are published.
     if let Some(key) = keys.iter().find(is_published) {
         push(&mut text, format_args!(" {} hellos by configuration {}", key.hellos, key.config));
         if let Some(until) = key.published_until_ms {
@@ -312,7 +312,7 @@ fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     format!("{in_progress} in progress, {finished} finished{}", per_second(rate))
 }
 
-/// How the finished handshakes were made, and the share that was resumed.
+/// Returns how the finished handshakes were made, and the share that was resumed.
 fn kinds(service: &ServiceStatus) -> String {
     let finished = service.handshakes();
     if finished == 0 {
@@ -355,7 +355,7 @@ fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     texts.join(", ")
 }
 
-/// How many of the clients that offered a session came to its server.
+/// Returns how many of the clients that offered a session reached its server.
 fn affinity(service: &ServiceStatus) -> String {
     let rows = [
         ("kept", ServiceCounter::AffinityKept),
@@ -382,7 +382,7 @@ fn files(service: &ServiceStatus) -> String {
     )
 }
 
-/// How many connections the kernel encrypts for, and why not more.
+/// Returns for how many connections the kernel encrypts, and why not for more.
 fn ktls(service: &ServiceStatus) -> String {
     let mode = service.ktls.as_ref().map_or("off", |ktls| &ktls.mode);
     let connections = service.metrics.get(ServiceCounter::Offloads);
@@ -403,7 +403,7 @@ fn ktls(service: &ServiceStatus) -> String {
     text
 }
 
-/// Bytes that went down encrypted by the kernel, by their path.
+/// Returns the bytes sent to clients encrypted by the kernel, by their path.
 fn passed(service: &ServiceStatus) -> String {
     let sent = [
         ServiceCounter::SentBySendfile,
@@ -467,7 +467,7 @@ fn servers(servers: &[ServerStatus], time_ms: u64) -> String {
     table.to_string()
 }
 
-/// The reason why it is not up, and for how long.
+/// Returns why the server is not up, and for how long.
 fn note(server: &ServerStatus, time_ms: u64) -> String {
     let note = server.note.as_deref().map(shortened).unwrap_or_default();
     match server.since_ms {
@@ -479,7 +479,7 @@ fn note(server: &ServerStatus, time_ms: u64) -> String {
     }
 }
 
-/// A cell: all others of its column are as wide.
+/// Shortens a cell, because its whole column is as wide.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(CELL_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
@@ -503,7 +503,7 @@ fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {
     format!("\n{table}")
 }
 
-/// The share of the time between the two documents, or else since the start.
+/// Returns the busy share of the time between the two documents, or else since the start.
 fn busy(
     worker: &WorkerStatus,
     before: Option<&WorkerStatus>,

@@ -1,6 +1,6 @@
-//! Numbers, times and tables for people.
+//! Formats numbers, times and tables for people.
 //!
-//! Owns the form alone. Text is plain ASCII and carries no colour, so it reads the same in a pipe.
+//! Text is plain ASCII without colour, so that it reads the same in a pipe.
 
 use std::fmt;
 
@@ -105,13 +105,13 @@ impl fmt::Display for Time {
 
 /// Rows in columns that are as wide as their widest cell.
 pub(super) struct Table {
-    /// Whether cells of a column stand right, as numbers do.
+    /// Whether cells of a column are right-aligned, as numbers are.
     stands_right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a heading: each column's name behind `<` if its cells stand left, or `>`.
+    /// Creates a table with a heading: each column's name behind `<` (left-aligned) or `>` (right).
     pub(super) fn new(columns: &[&str]) -> Self {
         let names = columns.iter().map(|column| column.trim_start_matches(['<', '>']).to_owned());
         Self {
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// One more row, with as many cells as there are columns.
+    /// Adds a row with as many cells as there are columns.
     pub(super) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.stands_right.len());
         self.rows.push(cells);

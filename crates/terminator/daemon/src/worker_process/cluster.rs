@@ -1,8 +1,8 @@
-//! The thread that takes sessions beyond this host, and fetches them from there.
+//! The thread that sends sessions beyond this host, and fetches them from there.
 //!
-//! Owns the order of the tiers (peers, then the store) and the peers' socket. Their protocol is
-//! `session::mesh`'s, which gets the time from here; the store has a thread of its own. Workers
-//! hand their requests over and wait for none.
+//! Handles the order of the tiers (peers, then the store) and the peers' socket. `session::mesh`
+//! implements the peers' protocol, with time passed in; the store has a thread of its own. Workers
+//! queue their requests and never wait.
 
 mod watch;
 
@@ -31,22 +31,22 @@ use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
 use crate::named_servers::Port;
 
-/// Datagrams read in a turn, so that what workers ask for has its turn as well.
+/// Maximum number of datagrams read in a turn, so that workers' requests have their turn too.
 const DATAGRAMS_PER_TURN: usize = 256;
 
-/// Requests of workers in a turn, for the same reason.
+/// Maximum number of workers' requests in a turn, for the same reason.
 const REQUESTS_PER_TURN: usize = 1024;
 
-/// Longer than any datagram of ours: one that fills it was cut, and is refused for its length.
+/// Receive buffer, longer than our datagrams: one that fills it was cut, and fails by its length.
 const ROOM_BYTES: usize = 2048;
 
-/// How old what the status shows may be.
+/// Maximum age of the facts in the status.
 const STATUS_AGE_MAX: Duration = Duration::from_millis(100);
 
 const WAKER: u64 = 0;
 const SOCKET: u64 = 1;
 
-/// How sessions go to the other hosts.
+/// Configuration of session sharing with other hosts.
 #[derive(Default)]
 pub(super) struct ClusterSetup {
     peers: Option<PeersSetup>,
@@ -62,7 +62,7 @@ struct PeersSetup {
 }
 
 impl ClusterSetup {
-    /// `None` = stored sessions stay here. Peers have a socket.
+    /// Creates the setup; `None` = stored sessions stay here. Peers have a socket.
     pub(super) fn new(
         cluster: ClusterOptions,
         socket: Option<OwnedFd>,
@@ -89,11 +89,11 @@ impl ClusterSetup {
 
 enum ClusterOrder {
     Follow(Box<ClusterSetup>),
-    /// For the supervisors of the other hosts.
+    /// Text for the supervisors of the other hosts.
     Notify(String),
 }
 
-/// The way to the thread. It is started when a plan first shares sessions.
+/// Handle of the thread, which starts when a plan first shares sessions.
 pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
@@ -103,7 +103,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// No thread yet. `secret` is the supervisor's: the host keeps its number while it lives.
+    /// Creates the handle only. `secret` is the supervisor's: the host's number lives as long.
     pub(super) fn new(inheritance: &Inheritance, (say, pass_on): (Say, PassOn)) -> Self {
         let tiers = Arc::clone(&inheritance.tiers);
         let named = [b"lariat cluster sender 1", &inheritance.secret[..]].concat();
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes of the store may have that name.
+    /// Notes resolved addresses, because nodes of the store may have that name.
     pub(super) fn resolved(&self, resolved: &Resolved) {
         if let Port::Number(port) = resolved.name.port {
             let found = resolved.instances.iter().flatten();
@@ -134,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// Sessions go by that plan from now on.
+    /// Shares sessions by that setup from now on.
     pub(super) fn set(&mut self, setup: Option<ClusterSetup>) -> io::Result<()> {
         if self.thread.is_none() && setup.is_some() {
             self.thread = Some(self.start()?);
@@ -143,7 +143,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends the supervisors of all other hosts a text: to peers, or else through the store.
+    /// Sends a text to the supervisors of all other hosts: to peers, or else through the store.
     pub(super) fn notify(&self, text: String) {
         self.order(ClusterOrder::Notify(text));
     }
@@ -182,7 +182,7 @@ struct ClusterThread {
     orders: Receiver<ClusterOrder>,
     waker: Arc<Waker>,
     epoll: Epoll,
-    /// The tiers where sessions lie beyond this host, in the order in which they are asked.
+    /// First tier of sessions beyond this host; the store is the second.
     peers: Option<Node>,
     store: Option<StoreTier>,
     context: StoreContext,
@@ -199,19 +199,19 @@ struct Node {
     say: Say,
     waiting: HashMap<u64, (Offered, FetchAnswer)>,
     next_token: u64,
-    /// When the status was last made, and whether there is news since.
+    /// Time of the last status, and whether there is news since.
     noted: Instant,
     has_news: bool,
 }
 
 impl ClusterThread {
-    /// Ends with the process: nothing here lasts longer than the workers do.
+    /// Runs until the process ends, because the thread must live as long as the workers.
     fn run(mut self) {
         let mut events = Events::with_capacity(4);
         loop {
             let limit = self.pause();
             if self.epoll.wait(&mut events, limit).is_err() {
-                // No tier without a loop: clients get full handshakes.
+                // Without the loop there are no tiers: clients get full handshakes.
                 return self.tiers.close();
             }
             self.waker.drain();
@@ -226,7 +226,7 @@ impl ClusterThread {
             self.turn();
             let peers = self.peers.iter_mut();
             for notice in peers.flat_map(|node| std::iter::from_fn(|| node.mesh.poll_notice())) {
-                // Supervisors write text.
+                // Supervisors send text only.
                 String::from_utf8(notice).into_iter().for_each(|text| (self.context.pass_on)(text));
             }
         }
@@ -246,7 +246,7 @@ impl ClusterThread {
             self.tiers.close();
         }
         self.follow_peers(setup.peers);
-        // The thread of the old one ends when it has stored what it was given.
+        // The old store's thread ends when it has stored its pending sessions.
         self.store = setup.store.and_then(|store| {
             let started = StoreTier::start(store, self.context.clone());
             let failed = |error| {
@@ -271,7 +271,7 @@ impl ClusterThread {
             return;
         };
         let socket = UdpSocket::from(setup.socket);
-        // The old one leaves the instance when it is closed.
+        // Closing the old socket removes it from the epoll instance.
         if self.epoll.add(&socket, SOCKET, Interest::READ).is_err() {
             return;
         }
@@ -306,7 +306,7 @@ impl ClusterThread {
         }
     }
 
-    /// How long nothing is due; `None` = until somebody asks.
+    /// Returns the time until work is due; `None` = none until a request comes.
     fn pause(&self) -> Option<Duration> {
         if self.tiers.has_waiting() {
             return Some(Duration::ZERO);
@@ -330,7 +330,7 @@ impl ClusterThread {
         }
     }
 
-    /// One request of a worker, which has looked into memory itself: peers come next.
+    /// Handles a request of a worker, which has looked into memory itself: peers come next.
     fn ask(&mut self, request: Request, moment: Moment) {
         match request {
             Request::Publish { key, once, value, lifetime } => {
@@ -376,7 +376,7 @@ impl ClusterThread {
 }
 
 impl Node {
-    /// How long nothing is due.
+    /// Returns the time until work is due.
     fn pause(&self) -> Duration {
         let now = Instant::now();
         let status = self.has_news.then_some(self.noted + STATUS_AGE_MAX);
@@ -384,7 +384,7 @@ impl Node {
         due.saturating_duration_since(now)
     }
 
-    /// Sends what is to be sent; who was waiting for what peers have, and whether they have it.
+    /// Sends due datagrams; returns finished fetches from peers, with the tier found for each.
     fn turn(&mut self, moment: Moment) -> Vec<(Offered, FetchAnswer, SessionTier)> {
         self.mesh.tick(moment, &self.sessions);
         while let Some((target, datagram)) = self.mesh.poll_transmit() {
@@ -422,7 +422,7 @@ impl Node {
         }
     }
 
-    /// It is counted; what a host's owner can mend is said as well.
+    /// Reports a refused datagram if an operator can mend the cause. All are counted.
     fn rejected(
         &mut self,
         why: ClusterRejection,
@@ -457,7 +457,7 @@ impl Node {
         (0..failures).for_each(|_| self.mesh.send_failed());
     }
 
-    /// Brings the status up to date, if it is time.
+    /// Updates the status if it is due.
     fn note(&mut self, facts: &ClusterFacts) {
         let now = Instant::now();
         let is_due = now.saturating_duration_since(self.noted) >= STATUS_AGE_MAX;
@@ -496,7 +496,7 @@ impl Node {
     }
 }
 
-/// The peers that the configuration names.
+/// Returns the peers that the configuration names.
 fn listed(network: &PeerNetwork) -> &[SocketAddr] {
     match network {
         PeerNetwork::Unicast { send_to, .. } => send_to,

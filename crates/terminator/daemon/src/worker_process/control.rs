@@ -1,5 +1,5 @@
 //! The control thread: carries out the supervisor's orders, takes turns with another worker process
-//! (one pauses, the next one accepts), and gives workers what checks and names say.
+//! (one pauses, the next one accepts), and passes results of checks and resolved names to workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -30,26 +30,26 @@ use crate::admin::{self, AdminState, Doors, HealthReport, RightsStatus, StartFac
 use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
 use crate::named_servers::{Observations, ObservedServer, ServerName};
 
-/// How often expired sessions are looked for; they are refused anyway.
+/// Interval of the search for expired sessions, which are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// From one look at whether the log takes lines to the next.
+/// Interval of the checks whether the log takes lines.
 const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// From one look at which servers are up to the next.
+/// Interval of the checks which servers are up.
 const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// From one sign that a plan is being built to the next: many within the time after which the
-/// supervisor takes this process for stuck.
+/// Interval of the signs of life while a plan is being built: several within the time after which
+/// the supervisor takes this process for stuck.
 const SIGN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a drain waits for the log to take the last lines, when all connections have ended.
+/// How long a drain waits for the log to write the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
 const LINES_LOST: &str =
     "the last lines about connections are lost: what reads the log takes nothing";
 
-/// The control thread's work, from the first plan to the end.
+/// Runs the control thread, from the first plan to the end.
 pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Result<()> {
     let mut queue = supervisor_link::listen(Arc::clone(&channel))?;
     let (sender, mut reports) = unbounded_channel();
@@ -94,12 +94,12 @@ struct Control {
     plane: Plane,
     inheritance: Arc<Inheritance>,
     resumption: Arc<Resumption>,
-    /// The key of the memory that its sessions lie in.
+    /// Key of the memory that holds the sessions.
     session_key: SessionKey,
     admin: Arc<AdminState>,
     doors: Doors,
     cluster: Cluster,
-    /// The setup that goes with the order to accept: how sessions go to other hosts.
+    /// Session sharing setup that awaits the order to accept.
     waiting: Option<Option<ClusterSetup>>,
     log: Log,
     log_output: LogOutput,
@@ -110,14 +110,14 @@ struct Control {
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,
     validity: ExpiryWatch,
-    /// When something of it may have changed.
+    /// Time at which a validity may change next.
     look_at: Instant,
     /// Whether lines of the key log are passed on.
     logs_keys: bool,
 }
 
 impl Control {
-    /// Serves the first plan; `None` = it was refused.
+    /// Serves the first plan; `None` = the plan was refused.
     async fn start(
         channel: Arc<Channel>,
         (rights, usage): (Rights, Usage),
@@ -227,7 +227,7 @@ impl Control {
         Ok(())
     }
 
-    /// A new plan, or the old one.
+    /// Serves a new plan, or keeps the old one.
     async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
         let serve = Arc::new(serve);
         let sessions = Sessions {
@@ -248,7 +248,7 @@ impl Control {
         self.take_up(&serve, built)
     }
 
-    /// The plan is served: what goes with it follows, and the supervisor hears of it.
+    /// Applies all that goes with a plan now served, and reports it to the supervisor.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
         if built.served.key_log.is_some() && !self.logs_keys {
             pass_keys_on(Arc::clone(&self.channel))?;
@@ -269,14 +269,14 @@ impl Control {
         self.admin.plan_served(built.served);
         self.validity = built.validity;
         self.note_ends(unix_seconds());
-        // What is left of the old plan and of the bundle is large and rare.
+        // The rest of the old plan and of the bundle is large, and this is rare.
         drop(built.plan);
         usage::return_freed();
         let ready = Answer::ready(serve.generation, built.warnings);
         say(&self.channel, &ready)
     }
 
-    /// Says what has ended since it was looked last, and what ends soon.
+    /// Reports what has expired since the last look, and what expires soon.
     fn look(&mut self) -> io::Result<()> {
         let now = unix_seconds();
         let warnings = self.validity.look(now);
@@ -287,7 +287,7 @@ impl Control {
         say(&self.channel, &Answer::warned(warnings))
     }
 
-    /// Says if nobody reads the log, or no descriptor is left.
+    /// Reports if nobody reads the log, or no descriptor is left.
     fn look_at_log(&self) -> io::Result<()> {
         let (now, note) = (Instant::now(), |why| self.admin.log_lost(0, why));
         let said = self.log.stalled(now, note).into_iter();
@@ -295,7 +295,7 @@ impl Control {
         if said.is_empty() { Ok(()) } else { say(&self.channel, &Answer::warned(said)) }
     }
 
-    /// Says so when every worker has answered. One that is stuck holds the answer back, and the
+    /// Reports health once every worker has answered. A stuck worker delays the report, and the
     /// supervisor asks no further.
     fn say_when_well(&self) {
         let (channel, admin) = (Arc::clone(&self.channel), Arc::clone(&self.admin));
@@ -307,10 +307,10 @@ impl Control {
         });
     }
 
-    /// Says which servers went down or came back up.
+    /// Reports which servers went down or came back up.
     fn look_at_servers(&self) -> io::Result<()> {
         if self.waiting.is_some() {
-            // The one that serves says so, and what it has said comes with the order to accept.
+            // The serving process reports this, and passes its reports with the order to accept.
             return Ok(());
         }
         let said = self.admin.look_at_servers(Instant::now());
@@ -320,7 +320,7 @@ impl Control {
         say(&self.channel, &Answer::said(said))
     }
 
-    /// For the status and the metrics, until the next look.
+    /// Notes expiries for the status and the metrics, until the next look.
     fn note_ends(&mut self, now: i64) {
         self.admin.expiries_changed(self.validity.expiries(now));
         self.look_at = Instant::now() + self.validity.pause(now);
@@ -343,11 +343,11 @@ impl Control {
             }
         }
         self.disabled.clone_from(&names);
-        // Each worker hears of it within its next turn, and its servers' state shows when it has.
+        // Each worker learns of this within its next turn, and its servers' state then shows it.
         self.admin.servers_disabled(names);
     }
 
-    /// Orders these weights, and the configured ones of all other servers.
+    /// Orders these weights, and restores the configured ones of all other servers.
     fn order_weights(&mut self, weights: BTreeMap<ServerName, u16>) {
         for (service, server, name) in self.servers.all() {
             let weight = weights.get(&name).copied();
@@ -414,9 +414,9 @@ impl Control {
                         let all = servers.all().filter(|(_, _, one)| *one == name);
                         all.for_each(|(service, server, _)| closer.close(service, server));
                     }
-                    // No other order changes what is ending.
+                    // No other order can stop the drain.
                     Some(_) => {}
-                    // Threads of the connections go with us.
+                    // The connections' threads end with the process.
                     None => std::process::exit(0),
                 },
             }
@@ -440,8 +440,8 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
     say(channel, &Answer::KeyLog { lines: text, dropped })
 }
 
-/// Builds a plan beside the control thread, which has operators to answer and the supervisor to
-/// give signs meanwhile.
+/// Builds a plan beside the control thread, which meanwhile answers operators and signals life to
+/// the supervisor.
 async fn build(
     channel: &Channel,
     bundle: Bundle,
@@ -500,8 +500,8 @@ fn start_log(built: &mut Built, report: impl FnMut(LogNews) + Send + 'static) ->
     Ok(log)
 }
 
-/// Counts the lines that the log's thread loses, and lets the supervisor report them, because our
-/// own standard error may block for the same reason as the log.
+/// Returns a reporter that counts the log thread's lost lines and lets the supervisor report them,
+/// because our own standard error may block for the same reason as the log.
 fn log_reporter(
     channel: &Arc<Channel>,
     admin: &Arc<AdminState>,
@@ -518,14 +518,14 @@ fn log_reporter(
     }
 }
 
-/// Sends messages of threads other than the control thread to the operator, through the supervisor.
-/// Gives the supervisor what its like on another host has sent.
+/// Returns a function that gives the supervisor texts of other hosts' supervisors.
 fn passer_on(channel: &Arc<Channel>) -> PassOn {
     let channel = Arc::clone(channel);
     // Without a supervisor this process ends.
     Arc::new(move |text| drop(say(&channel, &Answer::Notified(text))))
 }
 
+/// Returns a function that sends other threads' messages to the operator, through the supervisor.
 fn sayer(channel: &Arc<Channel>) -> Say {
     let channel = Arc::clone(channel);
     Arc::new(move |warns, text| {
@@ -535,18 +535,18 @@ fn sayer(channel: &Arc<Channel>) -> Say {
     })
 }
 
-/// How long a worker process that another one follows waits for the handshakes that are under way.
-/// New connections wait as long.
+/// How long a worker process that is being replaced waits for handshakes in progress. New
+/// connections wait as long.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// From one look at whether they have ended to the next.
+/// Interval of the checks whether handshakes have ended.
 const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
-    /// Leaves listeners and stored sessions to another worker process, when the handshakes that
-    /// are under way have ended: those that come later store nothing, and find nothing.
+    /// Leaves listeners and stored sessions to another worker process, when the handshakes in
+    /// progress have ended: later ones store nothing, and find nothing.
     async fn pause(&self) -> io::Result<()> {
-        // Before: it takes its time.
+        // Collected before accepting stops, because it takes time.
         let observations = self.admin.observations();
         self.plane.accept(false);
         let until = Instant::now() + HANDSHAKE_TIME_MAX;
@@ -570,7 +570,7 @@ impl Control {
         say(&self.channel, &Answer::Accepting)
     }
 
-    /// Servers that were down are not used before their first check.
+    /// Keeps servers that were down unused until their first check.
     fn assume_down(&self, observed: &[ObservedServer]) {
         let down = observed.iter().filter(|one| one.state == "down");
         let down = down.filter_map(|one| Some((one.name(), one.cause.clone()?)));
@@ -602,7 +602,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (signs, seen) = mpsc::channel();
         let result = runtime.block_on(async {
-            // It ends only when it has seen three of them.
+            // The work ends only when it has seen three signs.
             let work = spawn_blocking(move || (0..3).map(|_| seen.recv().unwrap()).count());
             let sign = || {
                 let _ = signs.send(());

@@ -1,6 +1,6 @@
-//! Connections that the control side makes itself, to check a server or to use the session store.
+//! Dials for the control side, which checks servers and uses the session store.
 //!
-//! Owns the dial and the drive of a TLS handshake; time limits are the caller's.
+//! Handles the dial and the TLS handshake; time limits are the caller's task.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use wire::address::{Address, UnixName};
 
-/// A flight of a server's handshake seldom has more.
+/// Read size: a flight of a server's handshake seldom has more.
 pub(crate) const READ_BYTES: usize = 4096;
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -35,7 +35,7 @@ pub(crate) async fn dial(address: &Address) -> io::Result<Box<dyn Stream>> {
         }
         Address::Unix(UnixName::Path(path)) => Box::new(UnixStream::connect(path).await?),
         Address::Unix(UnixName::Abstract(name)) => {
-            // As the kernel writes it: a NUL, then the name.
+            // The kernel's form of an abstract address: a NUL, then the name.
             let path = [b"\0", name.as_slice()].concat();
             Box::new(UnixStream::connect(OsStr::from_bytes(&path)).await?)
         }
@@ -52,7 +52,7 @@ pub(crate) async fn shake_hands(
         stream.write_all(&probe.output()).await?;
         let count = stream.read(&mut buffer).await?;
         if let Err(fault) = probe.input(&buffer[..count]) {
-            // The alert is a courtesy: the fault is what counts.
+            // The alert is a courtesy: only the fault counts.
             let _ = stream.write_all(&probe.output()).await;
             return Err(fault.into());
         }

@@ -1,4 +1,4 @@
-//! Active checks of servers, made by the control side of the worker process.
+//! Runs active checks of servers on the control side of the worker process.
 //!
 //! Owns when servers are checked, each at all its addresses and no address for another one, and
 //! what is reported; how one check is made is `probe`'s, what results add up to is
@@ -31,22 +31,22 @@ use crate::admin::HealthReport;
 use probe::Target;
 use wording::{Passed, ProbeFault};
 
-/// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
-/// for a late greeting are not counted, because silent servers would hold up the checks of others;
-/// there is one an address.
+/// Maximum number of checks at once: each takes a descriptor that connections need too. Checks that
+/// wait for a late greeting (one per address) are not counted, because silent servers would hold up
+/// the checks of others.
 const PROBES_MAX: usize = 64;
 
-/// No server is checked more often: faster tells nothing and loads it.
+/// Minimum interval of a server's checks: faster ones only add load.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The first round is spread over an interval, but over no more than this: until its first check
-/// a dead server is used.
+/// Maximum spread of the first round, which else takes an interval: a dead server is used until its
+/// first check.
 const FIRST_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The share of an interval that is left to chance, so that many hosts do not check in step.
+/// Random share of an interval, so that many hosts do not check in step.
 const JITTER_SHARE: f64 = 0.1;
 
-/// Characters of what a check came to. Names of a certificate and why it is refused are shorter.
+/// Maximum characters of a check's outcome. Certificates' names and refusal reasons are shorter.
 const WHY_CHARS_MAX: usize = 1_000;
 
 /// A service whose servers are to be checked.
@@ -71,7 +71,7 @@ impl CheckedService {
         self.tls = service.and_then(|service| service.back_tls()).cloned();
     }
 
-    /// `None` if the service asks for no checks.
+    /// Returns `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
         let ServersOptions { pool, send_proxy, tunnel, .. } = service.back.servers()?;
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
@@ -88,7 +88,7 @@ impl CheckedService {
     }
 }
 
-/// A server that wants a PROXY header gets one that says that there is no client.
+/// Returns the PROXY header for a server that wants one; it states that there is no client.
 fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
     let mut bytes = Vec::new();
     match send_proxy {
@@ -118,7 +118,7 @@ struct Watched {
     task: JoinHandle<()>,
 }
 
-/// The result of the checks of an address of a server.
+/// Result of the checks of one address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Known {
     address: Address,
@@ -126,9 +126,9 @@ struct Known {
     why: String,
 }
 
-/// Starts to check. To be called inside a tokio runtime; a current-thread one will do.
+/// Starts the checks. Must be called inside a tokio runtime; a current-thread one will do.
 ///
-/// `report` is called from the runtime's thread, at each change of state or of the reason to be
+/// `report` is called from the runtime's thread, at each change of state or of the reason for being
 /// down and after each server's first check, and must not wait.
 pub(crate) fn run(
     services: Vec<CheckedService>,
@@ -141,9 +141,9 @@ pub(crate) fn run(
 }
 
 impl Checks {
-    /// Checks these services from now on. A server that was checked before, in the service of
-    /// that name, keeps its state and its addresses, and its state is reported again: the pools
-    /// are new.
+    /// Checks these services from now on. A server that was checked before, in the service of that
+    /// name, keeps its state and addresses, and its state is reported again because the pools are
+    /// new.
     pub(crate) fn replace(&mut self, services: Vec<CheckedService>) {
         let before = std::mem::take(&mut self.watched);
         before.values().for_each(|watched| watched.task.abort());
@@ -162,7 +162,7 @@ impl Checks {
         }
     }
 
-    /// A name's addresses have changed.
+    /// Replaces the addresses of a named server.
     pub(crate) fn set_addresses(&self, service: &str, server: usize, addresses: &[SocketAddr]) {
         if let Some(watched) = self.watched.get(&(service.to_owned(), server)) {
             let addresses = addresses.iter().copied().map(Address::Ip);
@@ -170,7 +170,7 @@ impl Checks {
         }
     }
 
-    /// Whether it is checked and nothing has come of it yet.
+    /// Reports whether the server is checked and has no result yet.
     pub(crate) fn is_first_due(&self, service: &str, server: usize) -> bool {
         let watched = self.watched.get(&(service.to_owned(), server));
         watched.is_some_and(|watched| watched.known.borrow().is_empty())
@@ -221,7 +221,7 @@ impl Drop for Checks {
     }
 }
 
-/// The outcome of a check, on one line of bounded length: some of it are the server's own words.
+/// Returns a check's outcome on one line of bounded length: servers supply parts of it.
 fn why_of(result: Result<Passed, ProbeFault>) -> String {
     bounded(&result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string()))
 }
@@ -261,7 +261,7 @@ impl Watch {
             self.follow_addresses(&mut checks);
             self.begin_round(&mut probes, &mut under_way);
             while let Ok(Some(ended)) = timeout_at(next_round, probes.join_next()).await {
-                // One that was aborted was of an address that the name has no longer.
+                // An aborted check was of an address that the name no longer has.
                 if let Ok((address, result)) = ended {
                     self.note(&mut checks, address, result);
                 }
@@ -270,8 +270,8 @@ impl Watch {
         }
     }
 
-    /// Forgets addresses that the name no longer has; the pools have forgotten them as well, and
-    /// know nothing of one that has come back meanwhile.
+    /// Forgets addresses that the name no longer has; the pools have forgotten them as well, and do
+    /// not know the state of one that has come back meanwhile.
     fn follow_addresses(&mut self, checks: &mut HashMap<Address, Check>) {
         if !self.addresses.has_changed().unwrap_or(false) {
             return;
@@ -286,8 +286,8 @@ impl Watch {
         }
     }
 
-    /// Begins a probe of each address that has none under way: a slow one takes as many rounds as
-    /// it needs, and the others go on meanwhile.
+    /// Starts a probe of each address without one in progress: a slow probe takes as many rounds as
+    /// it needs, while the others continue.
     fn begin_round(
         &self,
         probes: &mut JoinSet<(Address, Result<Passed, ProbeFault>)>,
@@ -319,7 +319,7 @@ impl Watch {
         address: Address,
         result: Result<Passed, ProbeFault>,
     ) {
-        // The name may have lost it meanwhile.
+        // The name may have lost the address meanwhile.
         if !self.addresses.borrow().contains(&address) {
             return;
         }
@@ -327,7 +327,7 @@ impl Watch {
         let check = checks.entry(address.clone()).or_insert_with(new);
         let is_good = result.is_ok();
         let turned = check.observe(is_good);
-        // One that is down for another reason by now has another remedy.
+        // A new reason for being down needs another remedy.
         let is_still_down = !is_good && check.is_up() == Some(false);
         if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
             let port = self.service.check.port.map(|port| format!("port {port}: "));
@@ -367,8 +367,8 @@ impl Watch {
     }
 }
 
-/// A number from 0 to 1, from the randomness that the standard library seeds its maps with. Good
-/// enough to keep hosts out of step, and no more is asked of it.
+/// Returns a number from 0 to 1, from the randomness that the standard library seeds its maps with:
+/// good enough to keep hosts out of step.
 fn chance() -> f64 {
     let bits = RandomState::new().hash_one(0u8);
     (bits >> 11) as f64 / (1u64 << 53) as f64
@@ -386,7 +386,7 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use wire::starttls::{Dialect, Policy, Sides};
 
-    /// How long a test waits for what is bound to come.
+    /// How long a test waits for an event that is bound to come.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn http() -> CheckKind {
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Asked of the server by clients, or by us if the `back` is TLS.
+    /// STARTTLS asked of the server by clients, or by us if the `back` is TLS.
     fn starttls(dialect: Dialect, back: bool) -> Option<Starttls> {
         let front = (!back).then_some(Policy::Required);
         let sides = Sides { front, back };
@@ -528,10 +528,10 @@ mod tests {
                 use std::io::{Read, Write};
                 let (mut stream, _) = listener.accept().unwrap();
                 if why.is_some() {
-                    // It is given up.
+                    // The check gives up.
                     let _ = stream.read(&mut [0]);
                 } else {
-                    // Longer than the check's own limit, and silent for all of it.
+                    // The server is silent for longer than the check's own limit.
                     stream.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
                     stream.read(&mut [0]).unwrap_err();
                     stream.write_all(b"220 mx\r\n").unwrap();
@@ -639,7 +639,7 @@ mod tests {
         };
         let full = greeted(b"\xff\x10\x04Too many connections");
         assert_eq!(full, (false, "error 1040: Too many connections".to_owned()));
-        // It says our login again, which is no answer.
+        // The server repeats our login, which is no answer.
         let echo = greeted(&[b"\x0a8.0\0".as_slice(), &[0; 44]].concat());
         let fault = "the server sent a packet that does not parse";
         assert_eq!(echo, (false, fault.to_owned()));
@@ -669,7 +669,7 @@ mod tests {
             let mut running = Running::new(vec![service(http(), &[&dead])]);
             let known = running.next().await;
             assert!(!known.up);
-            // In the new plan it comes second, and is checked too seldom to be checked again.
+            // In the new plan the server is second, and checked too seldom for another check.
             let mut after = service(http(), &[alive.address(), &dead]);
             after.check.interval = Duration::from_secs(3600);
             running.checks.replace(vec![after]);
@@ -732,10 +732,10 @@ mod tests {
             ("HTTP/1.1 200\r\nContent-Length: 2, 2\r\n\r\nab".to_owned(), "status 200"),
             ("HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab".to_owned(), "Content-Length"),
             ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "status 204"),
-            // The server goes on with what we have said.
+            // The server echoes our request.
             (early.to_owned(), "not HTTP/1"),
         ] {
-            // One whose content ends with the connection stays open.
+            // A connection whose end marks the content's end stays open.
             let is_open = answer.contains("until");
             let timeout = if is_open { Duration::from_millis(50) } else { PATIENCE };
             let (up, why) = answered(answer.as_bytes(), timeout);
@@ -789,7 +789,7 @@ mod tests {
         let dead = free_address().to_string();
         for (expect, expected) in [
             ("role:master", "answered as expected"),
-            // It says no more, and keeps the connection.
+            // The server sends no more, and keeps the connection.
             ("role:slave", "role:master\\r\\nPING\\r\\n\", in which `expect` is not"),
         ] {
             let expect = Some(expect.to_owned());

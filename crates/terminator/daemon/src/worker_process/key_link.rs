@@ -1,8 +1,8 @@
-//! The way to the process that holds the keys: each thread that makes handshakes has a channel of
-//! its own, and waits for its signature, because the TLS library has no handshake that is resumed
-//! when a signature comes.
+//! Asks the key process for signatures. Each thread that makes handshakes has a channel of its own,
+//! and blocks until its signature comes, because the TLS library cannot resume a handshake when a
+//! signature comes.
 //!
-//! Owns the waits and their limit. What is signed is the other process's to judge.
+//! Handles the waits and their limit. The key process decides what it signs.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,21 +17,21 @@ use tls::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault, Signat
 
 use crate::held_keys::{ANSWER_BYTES_MAX, KeyCounts, SignatureRequest, SignatureStatus};
 
-/// A signature takes a millisecond, one of a token some tens of them, and the start of another
-/// process after one died as long. A thread serves nobody else meanwhile.
+/// Deadline of a signature. It takes a millisecond, with a token some tens of them, like the start
+/// of a new process after one died. The thread serves nobody else meanwhile.
 pub(super) const SIGNATURE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The first signature on a channel waits for as long: its process may just have been started for
-/// a new plan, on a host that is busy.
+/// Deadline of the first signature on a channel, because its process may just have been started for
+/// a new plan, on a busy host.
 const FIRST_SIGNATURE_TIME_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct KeyLink {
-    /// For each process, one for each thread.
+    /// Channel ends by process, then by thread.
     ends: Vec<Vec<Mutex<LinkEnd>>>,
-    /// The processes of those keys that are not in the one of all others.
+    /// Processes of the keys that have one of their own.
     processes: HashMap<KeyId, usize>,
-    /// The process of all others.
+    /// Process of all other keys.
     rest: usize,
     counts: Arc<KeyCounts>,
 }
@@ -39,17 +39,17 @@ pub(super) struct KeyLink {
 #[derive(Debug)]
 struct LinkEnd {
     end: OwnedFd,
-    /// The number of the last request.
+    /// Number of the last request.
     number: u64,
-    /// It has not been answered: nobody waits for this channel until it is.
+    /// Whether the last answer is late: nobody waits for this channel until it has come.
     is_late: bool,
-    /// A process has spoken on it.
+    /// Whether a process has sent anything on the channel.
     has_begun: bool,
     room: Vec<u8>,
 }
 
 impl KeyLink {
-    /// One over these channels; `None` = the plan has no keys elsewhere.
+    /// Creates a link over these channels; `None` = the plan has no keys in other processes.
     pub(super) fn new(
         groups: &[Option<Vec<KeyId>>],
         channels: Vec<(usize, OwnedFd)>,
@@ -70,7 +70,7 @@ impl KeyLink {
         (!groups.is_empty()).then(|| Arc::new(link))
     }
 
-    /// Lets all certificates of a plan sign by it.
+    /// Makes all certificates of a plan sign by this link.
     pub(super) fn join(self: &Arc<Self>, plane: &mut Options) {
         let holder = KeyHolder(Some(Arc::clone(self) as Arc<dyn SignatureSource>));
         for service in &mut plane.services {
@@ -88,8 +88,8 @@ impl KeyLink {
     }
 }
 
-/// The number of this thread among those that have asked. Few others than workers do: the checks of
-/// servers that ask for a certificate.
+/// Returns the number of this thread among those that have asked. Apart from workers only checks of
+/// servers that request a certificate ask.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -104,7 +104,7 @@ impl SignatureSource for KeyLink {
         let process = self.processes.get(key).copied().unwrap_or(self.rest);
         let ends = self.ends.get(process).ok_or(SignatureFault::Nowhere)?;
         let end = ends.get(thread_number() % ends.len().max(1)).ok_or(SignatureFault::Nowhere)?;
-        // There is a channel for each thread that asks often: it is free.
+        // Each thread that asks often has its own channel, so the lock is free.
         let mut end = end.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
         let time_max = if end.has_begun { SIGNATURE_TIME_MAX } else { FIRST_SIGNATURE_TIME_MAX };
@@ -139,7 +139,7 @@ impl LinkEnd {
         packet::send_now(&self.end, &bytes).map_err(|_| SignatureFault::Away)?;
         loop {
             match self.receive(until)? {
-                // The process before may have died with the request in its hands.
+                // The previous process may have died while it handled the request.
                 (_, SignatureStatus::Begun, _) => {
                     packet::send_now(&self.end, &bytes).map_err(|_| SignatureFault::Away)?;
                 }
@@ -156,14 +156,14 @@ impl LinkEnd {
                         }
                     };
                 }
-                // An answer that nobody waits for any more.
+                // Late answer to an abandoned request.
                 _ => {}
             }
         }
     }
 
-    /// Sees whether what was late has come, without a wait: one request of each thread waits for a
-    /// process that hangs, and not each handshake.
+    /// Looks for a late answer without waiting, so that for a hung process only one request of each
+    /// thread waits, and not each handshake.
     fn catch_up(&mut self) -> Result<(), SignatureFault> {
         let now = Instant::now();
         while self.is_late {
@@ -173,7 +173,7 @@ impl LinkEnd {
         Ok(())
     }
 
-    /// The next answer, and the place of its signature in the room.
+    /// Returns the next answer, and the place of its signature in the buffer.
     fn receive(
         &mut self,
         until: Instant,
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(sign(Instant::now()), Err(SignatureFault::Late));
         assert_eq!(sign(Instant::now() + SOON), Err(SignatureFault::Away), "at once");
         assert_eq!((asked(&theirs), asked(&theirs)), (Some(1), None));
-        // Its answer comes after all: the channel is good again, and the answer nobody's.
+        // A late answer comes: the channel works again, and the answer is discarded.
         say(&theirs, SignatureStatus::Signed, 1);
         say(&theirs, SignatureStatus::Signed, 2);
         assert_eq!(sign(Instant::now() + SOON).as_deref(), Ok(&b"signature"[..]));

@@ -1,6 +1,6 @@
-//! The thread that writes lines about connections, so that no worker waits for a disk or a pipe.
+//! The thread that writes connection log lines, so that no worker waits for a disk or a pipe.
 //!
-//! Owns the order of bytes in the log, and the account of those that could not be written.
+//! Handles the order of bytes in the log, and the count of those that could not be written.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,51 +17,51 @@ use telemetry::message::Level;
 
 use crate::messages::sender::{Collector, Refusal};
 
-/// From one message about a failing log to the next one.
+/// Minimum time between two messages about a failing log.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long a panic waits for the last lines to be written.
 const PANIC_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A write that takes longer has a reader that does not read.
+/// Time after which a write counts as stalled, because its reader does not read.
 const STALL_TIME: Duration = Duration::from_secs(10);
 
-/// From one look whether a log daemon that is away is back to the next.
+/// Pause between two attempts to reach an absent log daemon.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a queue that is full is waited for before the target is looked at again.
+/// How long a full queue is waited for before the target is looked at again.
 const ROOM_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// How long a daemon's host may take to refuse an entry, once it has refused one: within that, it
-/// is known which entry is refused, and it is kept.
+/// How long a failing daemon's host is given to refuse an entry: a refusal within that time is
+/// attributed to its entry, which is kept.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
 const WRITTEN_AGAIN: &str = "the log is written again";
 
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum LogNews {
-    /// Bytes that could not be written, and why.
+    /// Bytes that could not be written, and the reason.
     Lost {
         bytes: u64,
         why: String,
     },
     Recovered,
-    /// Another socket is wanted: the log daemon is not there.
+    /// The log daemon is gone: another socket is needed.
     Away,
-    /// A message to the operator; at a limited rate.
+    /// Message to the operator, at a limited rate.
     Message(Level, String),
 }
 
 #[derive(Debug)]
 pub(super) enum Target {
-    /// Byte after byte.
+    /// A stream of bytes.
     Stream(File),
-    /// Each as an entry. What is away is waited for.
+    /// Log daemon, one entry per line. An absent daemon is waited for.
     Daemon { name: String, collector: Collector },
 }
 
 impl Target {
-    /// The descriptor of an output.
+    /// Creates the target from an output's descriptor.
     pub(super) fn of(output: &LogOutput, fd: OwnedFd) -> Self {
         match output {
             LogOutput::Daemon(daemon) => {
@@ -83,7 +83,7 @@ impl Aim {
         Self(Arc::new((Mutex::new(Arc::new(target)), Condvar::new())))
     }
 
-    /// Lines go there from the next one on, or the next batch of them.
+    /// Redirects lines from the next one on, or from the next batch.
     pub(super) fn set(&self, target: Target) {
         *lock(&self.0.0) = Arc::new(target);
         self.0.1.notify_all();
@@ -93,7 +93,7 @@ impl Aim {
         Arc::clone(&lock(&self.0.0))
     }
 
-    /// Waits until it is another, or for so long.
+    /// Waits until the target changes, at most for `time_max`.
     fn wait_for_other(&self, than: &Arc<Target>, time_max: Duration) {
         let is_same = |target: &mut Arc<Target>| Arc::ptr_eq(target, than);
         let waited = self.0.1.wait_timeout_while(lock(&self.0.0), time_max, is_same);
@@ -109,7 +109,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Starts to write what is queued. `report` is called from the thread.
+    /// Starts to write queued lines. `report` is called from the thread.
     pub(super) fn start(
         target: Target,
         report: impl FnMut(LogNews) + Send + 'static,
@@ -137,9 +137,8 @@ impl Log {
         }));
     }
 
-    /// A message to the operator about a target that takes nothing; once for each such time, at a
-    /// limited rate. `note` is called with the reason before the target can be said to take lines
-    /// again.
+    /// Returns a message about a target that takes nothing; once per stall, at a limited rate.
+    /// `note` is called with the reason before the target can be reported to take lines again.
     pub(super) fn stalled(&self, now: Instant, note: impl FnOnce(String)) -> Option<String> {
         let mut stall = lock(&self.stall);
         let seconds = stall.found(now)?.as_secs();
@@ -152,8 +151,8 @@ impl Log {
         ))
     }
 
-    /// Waits until all is written, or for so long: a target that blocks may do so for ever. To be
-    /// called when no line follows. `false` = lines are lost.
+    /// Waits until all is written, at most for `time_max`, because a target may block without end.
+    /// Must be called when no line follows. `false` = lines are lost.
     pub(super) fn finish(self, time_max: Duration) -> bool {
         self.queue.close();
         // The thread sends nothing: the channel ends when the thread does.
@@ -168,14 +167,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 struct Stall {
     begun: Option<Instant>,
-    /// Whether it was said that this one does not end.
+    /// Whether the present stall was reported.
     is_said: bool,
-    /// When that was said last.
+    /// Time of the last report of a stall.
     said: Option<Instant>,
 }
 
 impl Stall {
-    /// How long a write has been going on that should have ended, if it is to be said.
+    /// Returns how long a write has stalled, if that is to be reported now.
     fn found(&mut self, now: Instant) -> Option<Duration> {
         let since = |time| now.saturating_duration_since(time);
         let time = since(self.begun?);
@@ -187,7 +186,7 @@ impl Stall {
         Some(time)
     }
 
-    /// The write has ended: whether it was said that it does not.
+    /// Notes the end of the write; `true` if its stall was reported.
     fn ended(&mut self) -> bool {
         self.begun = None;
         std::mem::take(&mut self.is_said)
@@ -196,10 +195,10 @@ impl Stall {
 
 struct Writer<R> {
     aim: Aim,
-    /// The file in which the last line was left without its end.
+    /// File whose last line was left without its end.
     torn: Option<Arc<Target>>,
     entry: Vec<u8>,
-    /// Bytes of the line that a log daemon was sent last.
+    /// Length of the last line sent to a log daemon.
     last: usize,
     losses: Losses,
     stall: Arc<Mutex<Stall>>,
@@ -222,7 +221,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
     fn write(&mut self, batch: &[u8]) {
         let mut rest = batch;
         while !rest.is_empty() {
-            // Not locked while writing: the target may block for ever, and be replaced for that.
+            // Not locked while writing: the target may block without end, and be replaced for that.
             let target = self.aim.now();
             let done = match &*target {
                 Target::Stream(file) => self.write_to_stream(&target, file, rest),
@@ -235,7 +234,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
         }
     }
 
-    /// How much need not be written again: all.
+    /// Returns the number of bytes that need not be written again: all.
     fn write_to_stream(&mut self, target: &Arc<Target>, file: &File, batch: &[u8]) -> usize {
         lock(&self.stall).begun = Some(Instant::now());
         let (written, result) = self.write_whole_lines(target, file, batch);
@@ -252,7 +251,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
         batch.len()
     }
 
-    /// How much need not be sent again: the line, or nothing.
+    /// Returns the number of bytes that need not be sent again: the line, or nothing.
     fn send(
         &mut self,
         target: &Arc<Target>,
@@ -264,7 +263,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let mut sent = collector.send_line(text, &mut self.entry);
         if sent.is_ok() && self.losses.is_failing {
-            // Else it would be said to be back whenever a network takes an entry.
+            // Otherwise recovery would be reported whenever a network takes an entry.
             sent = collector.confirm(CONFIRM_TIME_MAX);
         }
         match sent {
@@ -276,7 +275,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
             }
             Err(Refusal::Full) => {
                 lock(&self.stall).begun.get_or_insert_with(Instant::now);
-                // What is wrong is met when it is sent again.
+                // Sending again reports any fault.
                 let _ = log_socket::wait_for_room(collector, ROOM_TIME_MAX);
                 0
             }
@@ -322,8 +321,8 @@ impl<R: FnMut(LogNews)> Writer<R> {
         news.into_iter().for_each(&mut self.report);
     }
 
-    /// How much of a batch was written. A line that another failure left without its end is ended
-    /// first, so that it spoils no other.
+    /// Writes a batch; returns the number of written bytes. First ends a line that another failure
+    /// left without its end, so that it spoils no other.
     fn write_whole_lines(
         &mut self,
         target: &Arc<Target>,
@@ -345,7 +344,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
     }
 }
 
-/// How much was written, beside how it ended.
+/// Returns the number of written bytes, and the result.
 fn write_all(mut file: &File, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -365,7 +364,7 @@ struct Losses {
     is_failing: bool,
     bytes: u64,
     said: Option<Instant>,
-    /// Whether the last message was that it fails.
+    /// Whether the last message reported a failure.
     said_failing: bool,
 }
 
@@ -406,7 +405,7 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Read;
 
-    /// How long a test waits for what is bound to come.
+    /// How long a test waits for an event that is bound to come.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn stream(fd: impl Into<OwnedFd>) -> Target {
@@ -471,7 +470,7 @@ mod tests {
     fn a_line_that_was_cut_spoils_no_other() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut writer = Writer::new(Aim::at(stream(writer)), Arc::default(), drop);
-        // As after a failure in the middle of a line.
+        // Simulates a failure in the middle of a line.
         writer.write(b"whole\ncu");
         writer.write(b"next\n");
         drop(writer);

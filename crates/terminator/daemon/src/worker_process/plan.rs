@@ -1,4 +1,4 @@
-//! From a bundle and its descriptors to a plan that can be served.
+//! Builds a plan that can be served from a bundle and its descriptors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -28,11 +28,11 @@ use super::key_link::KeyLink;
 use super::sessions::{Inheritance, Sessions};
 use super::tls_findings::{ExpiryWatch, unix_seconds};
 
-/// A plan with what the control side must know of it.
+/// A plan and the facts about it that the control side needs.
 pub(super) struct Built {
     pub(super) plan: Plan,
     pub(super) warnings: Vec<String>,
-    /// One a worker: the CPU it is pinned to.
+    /// CPU to which each worker is pinned.
     pub(super) cpus: Vec<Option<u16>>,
     pub(super) listeners: Vec<Vec<BoundListener>>,
     pub(super) served: Served,
@@ -42,27 +42,27 @@ pub(super) struct Built {
     pub(super) resumption: Arc<Resumption>,
     pub(super) descriptors: Descriptors,
     pub(super) log_output: LogOutput,
-    /// How sessions go to the other hosts; `None` = they do not.
+    /// Session sharing with other hosts; `None` = sessions stay here.
     pub(super) cluster: Option<ClusterSetup>,
 }
 
-/// Descriptors that are no service's.
+/// Descriptors that belong to no service.
 #[derive(Default)]
 pub(super) struct Descriptors {
     pub(super) log: Option<OwnedFd>,
     sessions: Option<OwnedFd>,
     cluster: Option<OwnedFd>,
-    /// Folders of files, by their services' places.
+    /// Folders of files, by their services' indices.
     roots: Vec<(usize, Root)>,
     pub(super) status: Option<OwnedFd>,
     pub(super) admin: Option<OwnedFd>,
-    /// The ways to the key processes, each with its group of keys.
+    /// Channels to the key processes, each with its group of keys.
     keys: Vec<(usize, OwnedFd)>,
 }
 
-/// Builds a plan. It takes a tenth of a millisecond a certificate and the CPU for it.
+/// Builds a plan. This takes a tenth of a millisecond of CPU time per certificate.
 ///
-/// An error says what is wrong with the configuration, in sentences.
+/// An error describes what is wrong with the configuration, in sentences.
 pub(super) fn build(
     mut bundle: Bundle,
     serve: &Serve,
@@ -129,7 +129,7 @@ pub(super) fn build(
     })
 }
 
-/// Gives a new plan the addresses that names resolved to, and what operators ordered of servers.
+/// Gives a new plan the resolved addresses of names, and operators' orders about servers.
 fn carry_over(plan: &mut Plan, serve: &Serve, servers: &Servers) {
     for resolved in &serve.resolved {
         for (service, server, target) in servers.named(resolved) {
@@ -147,7 +147,7 @@ fn carry_over(plan: &mut Plan, serve: &Serve, servers: &Servers) {
     }
 }
 
-/// The reason why a plan cannot be built of a configuration whose services have these names.
+/// Explains why a plan cannot be built of a configuration whose services have these names.
 fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
     let PlanError::Tls(fault) = error else {
         return error.to_string();
@@ -160,7 +160,7 @@ fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
     }
 }
 
-/// Whether the key of a front's certificate is in this process.
+/// Reports whether the key of a front's certificate is in this process.
 fn holds_keys(settings: &Settings) -> bool {
     let fronts = settings.plane.services.iter().filter_map(|one| one.front.terminated());
     fronts.flat_map(|tls| &tls.certificates).any(|one| signing::key_of(one).is_some())
@@ -242,7 +242,7 @@ fn bound_listener(
     let services = sharers.get(configured);
     let services = services.cloned().unwrap_or_else(|| vec![service]);
     let address = match socket::local_address(&fd) {
-        // With the port that the kernel chose.
+        // The bound address has the port that the kernel chose.
         Ok(PeerAddress::Ip(ip)) => Address::Ip(ip),
         Ok(PeerAddress::Unix) | Err(_) => configured.clone(),
     };
@@ -255,7 +255,7 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
         for service in &listener.services {
             let addresses = listened.entry(*service).or_default();
             let address = listener.address.to_string();
-            // It may have several sockets of one address.
+            // A listener may have several sockets of one address.
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -295,19 +295,19 @@ fn server_tls(servers: &ServersOptions) -> &'static str {
     }
 }
 
-/// The servers of all services, by place and by name.
+/// The servers of all services, by index and by name.
 #[derive(Default)]
 pub(super) struct Servers {
     endpoints: BTreeMap<String, Vec<Endpoint>>,
     names: BTreeMap<Name, Vec<NamedServer>>,
 }
 
-/// A server that has a name.
+/// A server that is configured by a name.
 struct NamedServer {
     service: String,
-    /// The place among its service's.
+    /// Index among its service's servers.
     server: usize,
-    /// The place among the instances of its name.
+    /// Index among the instances of its name.
     place: usize,
     family: AddressFamily,
 }
@@ -336,7 +336,7 @@ impl Servers {
         Some(self.endpoints.get(service)?.get(server)?.to_string())
     }
 
-    /// All of them: service, place and name.
+    /// Returns service, index and name of all servers.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, usize, ServerName)> {
         self.endpoints.iter().flat_map(|(service, endpoints)| {
             let each = endpoints.iter().enumerate();
@@ -347,7 +347,7 @@ impl Servers {
         })
     }
 
-    /// The services and places of the servers that have this name.
+    /// Returns services and indices of the servers that have this name.
     pub(super) fn named<'s>(
         &'s self,
         resolved: &'s Resolved,
@@ -363,7 +363,7 @@ impl Servers {
     }
 }
 
-/// The target of one of the servers that a name stands for; `None` = there are fewer servers.
+/// Returns the target for one server of a name; `None` = the name has fewer instances.
 fn target(name: &Name, instance: Option<&Instance>) -> Option<Target> {
     let Instance { priority, weight, addresses, .. } = instance?.clone();
     let record = Record { priority, weight };

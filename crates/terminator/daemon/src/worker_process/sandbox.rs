@@ -1,4 +1,4 @@
-//! Giving up rights, in the order in which one needs the other.
+//! Drops rights, in the order in which each step needs the rights dropped later.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +11,8 @@ use sys::{signal, usage};
 
 use crate::handover::{Fence, Fences, Reach, Rights, Sources, User, WorkerUser};
 
-/// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
-/// `reach` connected to. To be called before the first thread is started.
+/// Drops the rights for good; afterwards `roots` can be read, and the targets in `reach` connected
+/// to. Must be called before the first thread starts.
 ///
 /// An error names the step; the process must end then.
 pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Result<Rights, String> {
@@ -43,7 +43,7 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
     })
 }
 
-/// The same by other restrictions by Landlock and of system calls; how far each is given up.
+/// Drops rights by these restrictions; returns how far files and system calls are restricted.
 pub(crate) fn give_up_by(
     fences: &Fences,
     sources: Sources,
@@ -65,7 +65,7 @@ pub(crate) fn give_up_by(
             )
         })?;
     }
-    // An ordinary user may have been given some, and root that stays root has all.
+    // An ordinary user may have this right too, and root that stays root has all.
     if keeps_right {
         process::keep_foreign_addresses().map_err(|error| {
             format!(
@@ -100,7 +100,7 @@ pub(crate) fn give_up_by(
 /// supervisor since its fork, also if it is stopped; a file with capabilities undoes that, and here
 /// it is done again.
 ///
-/// The terminal and service managers signal every process; the supervisor says what to do.
+/// The terminal and service managers signal every process; only the supervisor's orders count.
 pub(crate) fn begin(name: &str) -> io::Result<()> {
     use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1, User2};
     process::end_with_parent()?;

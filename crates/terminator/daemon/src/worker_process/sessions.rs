@@ -1,4 +1,4 @@
-//! The inheritance of a worker process from the ones before it, and of a plan from the plan before:
+//! State that a worker process inherits from its predecessors, and a plan from the plan before:
 //! secrets, the memory of stored sessions, and the answers of all services to authorities that
 //! validate us.
 
@@ -19,22 +19,22 @@ use crate::handover::{SessionKey, Start};
 use crate::held_keys::KeyCounts;
 use crate::status_parts::Validations;
 
-/// Secrets that all worker processes of a supervisor have in common. Zeroed when it goes.
+/// Secrets that all worker processes of a supervisor share. Zeroed on drop.
 pub(super) struct Inheritance {
     pub(super) secret: [u8; 32],
-    /// The way to where sessions lie beyond this host.
+    /// Access to sessions beyond this host.
     pub(super) tiers: Arc<Tiers>,
     process_number: u32,
-    /// The answers to authorities, of all plans.
+    /// Answers to authorities, shared by all plans.
     pub(super) authorities: AuthorityAnswers,
-    /// The signatures that were asked of the key process, by all plans.
+    /// Counts of requests to the key process, shared by all plans.
     pub(super) key_counts: Arc<KeyCounts>,
 }
 
 /// The sources of the next plan's sessions.
 pub(super) struct Sessions {
     pub(super) inheritance: Arc<Inheritance>,
-    /// The sessions of the plan before, and the key of the memory that they lie in.
+    /// The previous plan's sessions, and the key of the memory that holds them.
     pub(super) before: Option<(Arc<Resumption>, SessionKey)>,
     /// Whether another process still uses the memory that was handed over.
     pub(super) is_in_use: bool,
@@ -51,7 +51,7 @@ impl Inheritance {
         }
     }
 
-    /// The memory that was handed over. An error is a sentence.
+    /// Returns the memory that was handed over. An error is a sentence.
     fn memory(
         &self,
         key: &SessionKey,
@@ -71,11 +71,9 @@ impl Inheritance {
 }
 
 impl Sessions {
-    /// Resumption by a plan's options: with the sessions of the plan before while their memory
-    /// stays, else with those in the memory that was handed over. Without one they end with this
-    /// process, as the supervisor has said.
-    ///
-    /// An error is a sentence.
+    /// Creates resumption by a plan's options: with the sessions of the plan before while their
+    /// memory stays, else with those in the memory that was handed over. Without such memory
+    /// sessions end with this process, as the supervisor has reported. An error is a sentence.
     pub(super) fn next(
         &self,
         options: &ResumptionOptions,
@@ -101,7 +99,7 @@ impl Drop for Inheritance {
     }
 }
 
-/// Cloning shares them.
+/// Answers to validating authorities. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct AuthorityAnswers {
     tls: TlsChallenges,
@@ -109,7 +107,7 @@ pub(super) struct AuthorityAnswers {
 }
 
 impl AuthorityAnswers {
-    /// Answers so from now on, in every worker.
+    /// Gives these answers from now on, in every worker.
     ///
     /// # Errors
     /// A sentence: some answers cannot be made. All others are in place.
@@ -119,7 +117,7 @@ impl AuthorityAnswers {
         set.map_err(|why| format!("no certificate can be made to answer an authority: {why}"))
     }
 
-    /// Gives them to all services of a plan.
+    /// Connects all services of a plan to the answers.
     pub(super) fn join(&self, plane: &mut Options) {
         for service in &mut plane.services {
             if let FrontTls::Terminate(terminated) = &mut service.front.tls {

@@ -1,9 +1,9 @@
-//! The thread that keeps sessions in the store and brings them from there, and notices of
-//! supervisors where there are no peers to send them to.
+//! The thread that stores sessions in the session store and fetches them from there, and exchanges
+//! supervisors' notices if there are no peers to send them to.
 //!
-//! Owns how much is asked of the store at a time, for how long, and when it is given up for a
-//! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
-//! waits for this thread longer than a fetch may take.
+//! Decides how many requests the store gets at a time, for how long, and when it is given up for a
+//! while. `cluster` handles the order of the tiers, `tls` the form of stored values. Nobody waits
+//! for this thread longer than a fetch may take.
 
 mod link;
 mod node;
@@ -33,37 +33,36 @@ use values::{LOOK_INTERVAL, NoticeBoard, PLACES, Shared, Write};
 pub(super) use node::StoreNames;
 pub(super) use values::{PassOn, Say, StoreContext, UsedUp};
 
-/// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
+/// Maximum number of waiting writes: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
 
-/// Writes that the store has been asked for and has not made: what a store takes in a few
-/// milliseconds.
+/// Maximum number of writes in progress: as many as a store completes in a few milliseconds.
 const WRITES_MAX: usize = 256;
 
-/// Sessions that are looked for at a time; further ones are nowhere.
+/// Maximum number of fetches at a time; further ones find no session.
 const FETCHES_MAX: usize = 1024;
 
-/// How long storing and deleting may take: no client waits for it.
+/// Deadline of storing and deleting, for which no client waits.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Failures in a row that have it given up: one may be chance, and each costs a client its time.
+/// Failures in a row before the store is given up: one may be chance, and each costs a client time.
 const FAILURES_MAX: u32 = 3;
 
-/// The same of a cluster: if one of three nodes is gone, the sessions of the others still come.
+/// Failures in a row for a cluster: if one of three nodes is gone, other sessions still come.
 const CLUSTER_FAILURES_MAX: u32 = 12;
 
-/// Notices of this host's supervisor that wait for the thread: more than fit a mailbox are said
-/// again later.
+/// Maximum number of this host's notices that wait for the thread: those beyond a mailbox's size
+/// are sent again later.
 const NOTICES_WAITING_MAX: usize = 64;
 
-/// How often the store is asked for nothing in particular: a connection that broke while nobody
-/// needed it is noticed before somebody does.
+/// Interval of probes of the store, so that a connection that broke while idle is noticed before it
+/// is needed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// From one message that hosts with another secret have the same prefix to the next.
+/// Minimum time between messages that hosts with another secret have the same prefix.
 const OTHERS_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// From one message that a node may not be dialled to the next.
+/// Minimum time between messages that a node may not be dialled.
 const REDIRECT_INTERVAL: Duration = Duration::from_secs(600);
 
 pub(super) struct StoreSetup {
@@ -72,7 +71,7 @@ pub(super) struct StoreSetup {
     pub(super) sessions: SharedSessions,
 }
 
-/// The way to the thread, which ends when this is dropped.
+/// Handle of the thread, which ends when this is dropped.
 pub(super) struct StoreTier {
     fetches: Sender<Fetch>,
     writes: Sender<Write>,
@@ -86,7 +85,7 @@ struct Fetch {
     asked: Instant,
 }
 
-/// Who waits is told in any case.
+/// Answer to a fetch, which is given in any case.
 struct Answer(Option<FetchAnswer>);
 
 impl Answer {
@@ -119,13 +118,13 @@ impl StoreTier {
         self.write(Write::Publish { session, value, lifetime });
     }
 
-    /// Deletes one that was used up.
+    /// Deletes a session that was used up.
     pub(super) fn delete(&self, key: Key) {
         let session = Offered { key, once: true };
         self.write(Write::Delete { session });
     }
 
-    /// Leaves a notice for the supervisors of other hosts. One that does not fit is said again.
+    /// Leaves a notice for the supervisors of other hosts. A notice without room is sent again.
     pub(super) fn notify(&self, text: &str) {
         let _ = self.notices.try_send(text.to_owned());
     }
@@ -136,9 +135,9 @@ impl StoreTier {
         }
     }
 
-    /// Looks for a session; what is found is in the cache when `answer` is called.
+    /// Looks for a session; if found, it is in the cache when `answer` is called.
     pub(super) fn fetch(&self, session: Offered, answer: FetchAnswer) {
-        // One that does not fit is dropped, and answered by that.
+        // A fetch without room is dropped, which answers it.
         let _ = self.fetches.try_send(Fetch {
             session,
             answer: Answer(Some(answer)),
@@ -152,20 +151,20 @@ struct Store {
     connector: Connector,
     connection: Option<Connection>,
     is_connecting: bool,
-    /// Counts connections: what is heard of an old one says nothing about the new one.
+    /// Number of connections so far: results of an old one say nothing about the new one.
     era: u64,
-    /// Whether the store is there.
+    /// Whether the store is reachable.
     link: Breaker,
     writing: Breaker,
-    /// The reason why it does not answer, or takes no sessions.
+    /// Reason why the store does not answer, or takes no sessions.
     why: Option<String>,
-    /// When it was last said that a node may not be dialled.
+    /// Time of the last message that a node may not be dialled.
     redirect_said: Option<Instant>,
-    /// When it was last said that other hosts have its prefix.
+    /// Time of the last message that other hosts have this prefix.
     others_said: Option<Instant>,
     rate: Bucket,
     board: NoticeBoard,
-    /// Mailboxes are being read.
+    /// Whether mailboxes are being read.
     is_looking: bool,
     tasks: JoinSet<Done>,
     writes: usize,
@@ -208,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Until nobody can ask any more.
+    /// Runs until no requests can come any more.
     async fn run(
         mut self,
         mut fetches: Receiver<Fetch>,
@@ -250,7 +249,7 @@ impl Store {
             .await;
     }
 
-    /// When to connect; `None` = there is a connection, or soon will be.
+    /// Returns when to connect; `None` = connected, or already connecting.
     fn connects_at(&self) -> Option<Instant> {
         let is_wanted = self.connection.is_none() && !self.is_connecting;
         is_wanted.then(|| self.link.due().unwrap_or_else(Instant::now))
@@ -277,7 +276,7 @@ impl Store {
         });
     }
 
-    /// The prefix is that of others too, who do not find our sessions, nor we theirs.
+    /// Reports that others use the prefix: they do not find our sessions, nor we theirs.
     fn has_others(&mut self) {
         if self.others_said.is_some_and(|at| at.elapsed() < OTHERS_INTERVAL) {
             return;
@@ -295,7 +294,7 @@ impl Store {
         self.say(true, &text);
     }
 
-    /// Looks into the mailboxes, and brings this host's up to date.
+    /// Looks into the mailboxes, and updates this host's.
     fn look(&mut self) {
         let Some(connection) = self.connection.clone().filter(|_| !self.is_looking) else {
             return;
@@ -443,18 +442,18 @@ impl Store {
         }
     }
 
-    /// A request failed: by itself, or since the store is not what it was.
+    /// Handles a failed request: its own failure, or a changed store.
     fn failed(&mut self, era: u64, fault: &Fault) {
         self.shared.context.facts.count(fault.why);
         if era != self.era || self.connection.is_none() {
             return;
         }
         let watched = matches!(self.shared.options.kind, StoreKind::Sentinel { .. });
-        // As where an answer did not come in time: the next question has a connection of its own.
+        // A late answer, for example, ends a connection: the next request gets a new one.
         let has_ended = self.connection.as_ref().is_some_and(Connection::has_ended);
         self.connection.take_if(|_| has_ended);
         match fault.why {
-            // It answered.
+            // The store answered.
             StoreFailure::Full => return,
             // Sentinels may know another master by now.
             StoreFailure::ReadOnly if watched => self.connection = None,
@@ -471,7 +470,7 @@ impl Store {
         }
     }
 
-    /// A node of a cluster names another one that is not dialled; what the others have still comes.
+    /// Notes that a cluster's node names one that is not dialled; others' sessions still come.
     fn names_another(&mut self, fault: &Fault) {
         let is_news = self.redirect_said.is_none_or(|at| at.elapsed() > REDIRECT_INTERVAL);
         if is_news {
@@ -483,7 +482,7 @@ impl Store {
         self.note();
     }
 
-    /// It cannot be connected to.
+    /// Gives up the store, because connecting failed.
     fn give_up(&mut self, fault: &Fault) {
         if self.link.open(Instant::now()) {
             self.was_given_up(fault);
@@ -522,7 +521,7 @@ impl Store {
         (self.shared.context.say)(warns, text);
     }
 
-    /// Brings the status up to date.
+    /// Updates the status.
     fn note(&self) {
         let state = match (&self.connection, self.writing.is_closed()) {
             (None, _) => StoreState::Down,

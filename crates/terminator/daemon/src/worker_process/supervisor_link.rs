@@ -1,4 +1,4 @@
-//! The channel to the supervisor: a thread receives its orders; answers are sent from any thread.
+//! The channel to the supervisor: a thread receives its orders; any thread sends answers.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,18 +10,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode};
 
-/// An order with what came with it.
+/// An order and the data sent with it.
 pub(super) struct Received {
     pub(super) order: Order,
     pub(super) fds: Vec<OwnedFd>,
-    /// Descriptors that came with it and that this process had no room for.
+    /// Number of the order's descriptors for which this process had no room.
     pub(super) missing: usize,
-    /// With orders to serve a plan.
+    /// The bundle, with orders to serve a plan.
     pub(super) bundle: Option<Bundle>,
 }
 
 impl Received {
-    /// The reason why the order cannot be carried out, if descriptors of it are missing.
+    /// Returns why the order cannot be carried out, if descriptors of it are missing.
     pub(super) fn shortage(&self) -> Option<String> {
         let (missing, all) = (self.missing, self.missing + self.fds.len());
         (missing > 0).then(|| {
@@ -36,7 +36,7 @@ impl Received {
     }
 }
 
-/// The next order; `None` = the supervisor is gone.
+/// Receives the next order; `None` = the supervisor is gone.
 pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
     let received = channel.receive_in_part(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)?;
     let Some(((bytes, fds), missing)) = received else {
@@ -62,7 +62,7 @@ fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
     decode(bytes.bytes()).map(Some).map_err(io::Error::other)
 }
 
-/// The orders as they come. An error is the last: what follows it in the channel is unknown.
+/// Orders as they arrive. An error is the last: the rest of the channel's data is unknown.
 pub(super) type Orders = UnboundedReceiver<io::Result<Received>>;
 
 /// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.

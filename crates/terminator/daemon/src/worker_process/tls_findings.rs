@@ -1,9 +1,9 @@
-//! How what `tls` finds in a configuration is told: where the configuration names it, or by the
-//! service's name, with the remedy apart. And what it finds while that is served: certificates,
-//! OCSP responses and revocation lists end.
+//! Reports findings of `tls`: in a configuration, at the place that names the problem, or by the
+//! service's name, with the remedy apart; and while serving, certificates, OCSP responses and
+//! revocation lists that expire.
 //!
-//! Owns when to look again and what was said already. What has ended and in which words is `tls`'s;
-//! handshakes do not wait for a look, they judge for themselves.
+//! Decides when to look again and remembers what was reported. `tls` decides what has expired and
+//! words it; handshakes judge for themselves, without waiting for a look.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use proxy::plan::{Plan, ServicePlan};
 use tls::server::{BuildError, BuildFault, Expiries, Warning};
 use tls::validity::{Clock, Moment, seconds};
 
-/// The reason why the TLS of the service of this number cannot be built.
+/// Explains why the TLS of the service with this index cannot be built.
 pub(crate) fn fault(source: &Source, service: usize, error: &BuildError) -> Vec<Diagnostic> {
     let key = match &error.fault {
         BuildFault::Certificate(error) => {
@@ -27,7 +27,7 @@ pub(crate) fn fault(source: &Source, service: usize, error: &BuildError) -> Vec<
     config::diagnose(source, Severity::Error, &key, problem)
 }
 
-/// A message that begins with its level, if that is not a warning.
+/// Returns a warning's message, which begins with its level if that is not a warning.
 pub(crate) fn message(warning: &Warning) -> String {
     let label = if warning.concern.is_noticed() { "error: " } else { "" };
     let problem = config::problem(&warning.to_string());
@@ -35,23 +35,23 @@ pub(crate) fn message(warning: &Warning) -> String {
     format!("{label}{}{}", problem.message, hint.unwrap_or_default())
 }
 
-/// The longest time between two looks: a clock may be set.
+/// Maximum time between two looks, because the clock may be set.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Watches the services of one plan.
+/// Watch on the expiries of one plan's services.
 pub(super) struct ExpiryWatch {
     services: Arc<[Arc<ServicePlan>]>,
-    /// The time up to which all was said, in Unix seconds.
+    /// Time up to which all was reported, in Unix seconds.
     since: i64,
 }
 
 impl ExpiryWatch {
-    /// The state of a plan whose warnings as of `now` (Unix seconds) were said.
+    /// Creates the watch for a plan whose warnings as of `now` (Unix seconds) were reported.
     pub(super) fn new(plan: &Plan, now: i64) -> Self {
         Self { services: plan.services().into(), since: now }
     }
 
-    /// The changes since the last look, one message each.
+    /// Returns the changes since the last look, one message each.
     pub(super) fn look(&mut self, now: i64) -> Vec<String> {
         let since = Some(std::mem::replace(&mut self.since, now));
         let services = self.services.iter();
@@ -65,7 +65,7 @@ impl ExpiryWatch {
         warnings.map(|warning| message(&warning)).collect()
     }
 
-    /// When what each service goes by ends.
+    /// Returns when each service's certificates, responses and lists expire.
     pub(super) fn expiries(&self, now: i64) -> impl Iterator<Item = (&str, Expiries)> {
         let services = self.services.iter();
         services.filter_map(move |one| {
@@ -76,7 +76,7 @@ impl ExpiryWatch {
         })
     }
 
-    /// How long nothing changes, unless the clock is set.
+    /// Returns how long nothing changes, unless the clock is set.
     pub(super) fn pause(&self, now: i64) -> Duration {
         let services = self.services.iter();
         let changes = services.flat_map(|one| {
@@ -90,7 +90,7 @@ impl ExpiryWatch {
     }
 }
 
-/// Now, by the system's clock.
+/// Returns the time by the system's clock.
 pub(super) fn unix_seconds() -> i64 {
     seconds(Clock::default().now())
 }

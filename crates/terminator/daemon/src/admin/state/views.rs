@@ -1,4 +1,4 @@
-//! The status document and the metrics, made of what the admin side knows.
+//! Builds the status document and the metrics from the admin side's state.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::take;
@@ -32,7 +32,7 @@ use crate::named_servers::ServerName;
 use crate::status_parts::{LastReload, milliseconds};
 
 impl AdminState {
-    /// All metrics in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     pub(crate) fn prometheus(&self) -> String {
         let facts = self.facts();
         let snapshot = self.snapshot(&facts);
@@ -42,7 +42,7 @@ impl AdminState {
         out
     }
 
-    /// The status document as of now.
+    /// Returns the status document as of now.
     pub(crate) fn document(&self) -> StatusDocument {
         let facts = self.facts();
         let Snapshot { services, workers } = self.snapshot(&facts);
@@ -81,7 +81,7 @@ impl AdminState {
         }
     }
 
-    /// These services as the document has them, in any order.
+    /// Returns these services in the form of the document, in any order.
     pub(super) fn services(
         &self,
         facts: &AdminFacts,
@@ -98,8 +98,8 @@ impl AdminState {
         services.collect()
     }
 
-    /// A copy of the counters. Services of the plan come first, in its order; then those that are
-    /// gone from it and still have connections.
+    /// Copies the counters. Services of the plan come first, in its order; then removed ones that
+    /// still have connections.
     fn snapshot(&self, facts: &AdminFacts) -> Snapshot {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();
@@ -272,13 +272,13 @@ impl AdminState {
     }
 }
 
-/// The services of the plan that are chosen, by name.
+/// Returns the chosen services of the plan, by name.
 fn plans(facts: &AdminFacts, is_chosen: impl Fn(&str) -> bool) -> HashMap<&str, &ServiceFacts> {
     let plans = facts.served.services.iter().filter(|plan| is_chosen(&plan.name));
     plans.map(|plan| (plan.name.as_str(), plan)).collect()
 }
 
-/// Sets what workers do not count.
+/// Sets the counts that workers do not keep.
 fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &AdminFacts) {
     if let Some(plan) = plan {
         count_expiries(service, &plan.expiries);
@@ -410,12 +410,12 @@ fn ktls(options: KtlsOptions) -> KtlsStatus {
     KtlsStatus { mode: mode.to_owned(), min_bytes: options.from }
 }
 
-/// An end before the epoch is over as well.
+/// Converts to an unsigned time; an end before the epoch is over as well.
 fn since_epoch(unix_seconds: i64) -> u64 {
     u64::try_from(unix_seconds).unwrap_or(0)
 }
 
-/// How many of each a service has, how many are over, and how many are skipped.
+/// Counts how many of each kind a service has, how many have expired, and how many are skipped.
 fn count_expiries(service: &mut ServiceSnapshot, expiries: &Expiries) {
     let counts = &mut service.counts;
     use ServiceGauge as Gauge;

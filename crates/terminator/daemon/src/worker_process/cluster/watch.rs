@@ -1,7 +1,7 @@
 //! Messages about the cluster's peers: who is not heard, is heard again, is not answered or is not
-//! waited for, and whose datagrams are dropped for their secret, their clock or their version.
+//! waited for, and whose datagrams are dropped for their secret, clock or version.
 //!
-//! Owns when that is worth a message. What is known of peers is `session::mesh`'s.
+//! Decides when to send a message. `session::mesh` holds the facts about peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use session::mesh::{CatchUp, CatchUpState, PeerFacts};
 use telemetry::outcome::ClusterRejection;
 use wire::cluster::VERSION;
 
-/// How long peers of the configuration may be unheard at first: hosts of a cluster start together.
+/// How long configured peers may be unheard at first, because a cluster's hosts start together.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How often the same reason is told at most: anybody can send such datagrams.
+/// Minimum time between messages of the same reason, because anybody can send such datagrams.
 const INTERVAL: Duration = Duration::from_secs(600);
 
-/// How far a clock may be behind ours without a word: clocks that NTP keeps are nearer, and so is
-/// what was under way when this process began.
+/// Maximum lag of a clock that is not reported: clocks kept by NTP are nearer, and so are datagrams
+/// in flight when this process began.
 const CLOCK_DIFFERENCE_MS: u64 = 1000;
 
 /// A message: whether it warns, and its text.
@@ -28,10 +28,10 @@ pub(super) struct PeerWatch {
     expected: Vec<SocketAddr>,
     since: Instant,
     silent: BTreeSet<SocketAddr>,
-    /// Peers of the configuration whose clocks have had datagrams dropped: ours less theirs, in
+    /// Configured peers whose datagrams were dropped for their clocks: ours less theirs, in
     /// milliseconds.
     clocks: BTreeMap<SocketAddr, i64>,
-    /// Peers that are heard, and what is wrong with each.
+    /// Peers that are heard, and the trouble with each.
     troubles: BTreeSet<(SocketAddr, &'static str)>,
     caught_up: CatchUpState,
     secret_told: Option<Instant>,
@@ -54,15 +54,15 @@ impl PeerWatch {
         }
     }
 
-    /// Expects these from now on.
+    /// Sets the peers expected from now on.
     pub(super) fn expect(&mut self, expected: &[SocketAddr], now: Instant) {
         if self.expected != expected {
             (self.expected, self.since) = (expected.to_vec(), now);
         }
     }
 
-    /// Peers of the configuration that were never heard. One that is reached at an address which it
-    /// does not send from is not told from one that is missing, and not missed if all are there.
+    /// Returns configured peers that were never heard. A peer that sends from another address than
+    /// it is reached at looks like a missing one, but is not missed if all are there.
     pub(super) fn unheard(&self, peers: &[(PeerFacts, bool)]) -> Vec<SocketAddr> {
         let known: BTreeSet<_> = peers.iter().map(|(peer, _)| peer.address).collect();
         if known.len() >= self.expected.len() {
@@ -73,7 +73,7 @@ impl PeerWatch {
         unheard.copied().collect()
     }
 
-    /// Messages about peers that are due, each with whether it is heard.
+    /// Returns the messages about peers that are due, each with whether the peer is heard.
     pub(super) fn look(&mut self, peers: &[(PeerFacts, bool)], now: Instant) -> Vec<Said> {
         let heard = peers.iter().filter(|(_, is_heard)| *is_heard);
         let heard: BTreeSet<_> = heard.map(|(peer, _)| peer.address).collect();
@@ -106,8 +106,8 @@ impl PeerWatch {
         said
     }
 
-    /// Messages about peers that are heard: those that get no answer, and those that answer later
-    /// than anybody waits.
+    /// Returns messages about peers that are heard but get no answer, or answer later than anybody
+    /// waits.
     pub(super) fn judge(
         &mut self,
         peers: &[(PeerFacts, bool)],
@@ -140,7 +140,7 @@ impl PeerWatch {
         troubles.into_values().map(|text| (true, text)).collect()
     }
 
-    /// A message when this host has caught up with the others, or cannot.
+    /// Returns a message when this host has caught up with the others, or cannot.
     pub(super) fn caught_up(&mut self, progress: &CatchUp) -> Option<Said> {
         let before = std::mem::replace(&mut self.caught_up, progress.state);
         let CatchUp { sent, all, .. } = progress;
@@ -160,8 +160,8 @@ impl PeerWatch {
         }
     }
 
-    /// The message about a datagram that was dropped. Our clock less its time, and how far that
-    /// may be, in milliseconds.
+    /// Returns the message about a dropped datagram. `lag_ms` is our clock less its time, beside
+    /// the maximum difference, in milliseconds.
     pub(super) fn rejected(
         &mut self,
         why: ClusterRejection,
@@ -171,7 +171,7 @@ impl PeerWatch {
     ) -> Option<String> {
         let is_off = match why {
             ClusterRejection::OutOfTime => lag_ms.unsigned_abs() > window_ms,
-            // Those that are off by less were sent before this process began.
+            // Datagrams that are off by less were sent before this process began.
             ClusterRejection::BeforeStart => lag_ms.unsigned_abs() > CLOCK_DIFFERENCE_MS,
             _ => false,
         };
@@ -197,7 +197,7 @@ impl PeerWatch {
         }
     }
 
-    /// The same of one whose form has another version.
+    /// Returns the message about a datagram of another protocol version.
     pub(super) fn other_version(
         &mut self,
         version: u8,
@@ -220,7 +220,7 @@ fn difference(lag_ms: i64) -> String {
     format!("{:.1} s {side}", lag_ms.unsigned_abs() as f64 / 1e3)
 }
 
-/// Whether it was not told for long; then it is.
+/// Reports whether a message is due, and if so notes it as sent now.
 fn is_due(told: &mut Option<Instant>, now: Instant) -> bool {
     let is_due = told.is_none_or(|at| now.saturating_duration_since(at) >= INTERVAL);
     if is_due {
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(look(&both(true), 12), [(false, 2)]);
         assert_eq!(look(&both(false), 13), [(true, 1)]);
         assert_eq!(look(&both(false), 14), []);
-        // It starts anew and has another number: what it was is silent, and it is not.
+        // A peer that restarts has another number: its old number is silent, the peer is not.
         let anew = [one(1, false), one(3, true), peer(2, 2, true, start)];
         assert_eq!(look(&anew, 15), [(false, 1)]);
         assert_eq!(look(&anew, 16), []);
@@ -309,7 +309,7 @@ mod tests {
         let ahead = told(ClusterRejection::OutOfTime, -61_000, 1200).unwrap();
         assert!(ahead.contains("61.0 s ahead of"), "{ahead}");
         assert_eq!(told(ClusterRejection::Forged, 99_000, 9999), None);
-        // Under way at the start, and a clock that is behind.
+        // First a datagram in flight at the start, then a clock that is behind.
         assert_eq!(told(ClusterRejection::BeforeStart, 900, 9999), None);
         let behind = told(ClusterRejection::BeforeStart, 20_000, 9999).unwrap();
         assert!(behind.contains("20.0 s behind this host's clock"), "{behind}");

@@ -1,6 +1,6 @@
-//! One check of one server at one address: the dial and the dialog.
+//! Makes one check of one server at one address: the dial and the dialog.
 //!
-//! Owns what counts as an answer, and how much of it is read.
+//! Decides what counts as an answer, and how much of it is read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,42 +20,42 @@ use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 use super::wording::{HEAD_BYTES_MAX, Passed, ProbeFault, host_of, request, server_name};
 use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
-/// The content of an answer that is read, so that the server can finish it: it may log an error
-/// if the connection ends before. A page for checks has less.
+/// Maximum bytes of content that are read so that the server can finish its answer: it may log an
+/// error if the connection ends before. Pages for checks are shorter.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// The answer to what a check sends that is looked through for what it expects.
+/// Maximum bytes of an answer that are searched for the expected text.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// How long before the end of a check its answer is judged, so that it can be quoted.
+/// Time before the end of a check at which its answer is judged, so that it can be quoted.
 const ANSWER_TIME_KEPT: Duration = Duration::from_millis(5);
 
-/// How long a server may pause within its content. One that answers clients in turn, and waits for
-/// the end of each connection, is not to be held up for the rest of the check's time.
+/// Maximum pause of a server within its content. A server that answers clients in turn, and waits
+/// for the end of each connection, must not be blocked for the rest of the check's time.
 const CONTENT_PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// A limit that is noticed so late was not the server's to keep.
+/// Lateness of a timeout from which on it is our own stall and not the server's fault.
 const STALL: Duration = Duration::from_secs(1);
 
-/// The request to a server, made ready.
+/// A prepared request to a server.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     preface: Vec<u8>,
     question: Question,
-    /// The host that the server is asked for first.
+    /// Tunnel through the server to a host behind it.
     tunnel: Option<Arc<Tunnel>>,
-    /// The TCP port in place of the server's own.
+    /// TCP port in place of the server's own.
     port: Option<u16>,
-    /// Whether it speaks to another door than connections: another port, or none of their TLS.
+    /// Whether the check differs from connections: it uses another port, or none of their TLS.
     is_apart: bool,
-    /// How connections speak to the server, and which one it is.
+    /// TLS of the service's connections, and the server's index.
     tls: Option<(ServerTls, usize)>,
-    /// Whether it goes through TLS where connections do not, and the name that is asked for.
+    /// TLS for the check alone (connections have none), and the requested name.
     any_tls: Option<Option<String>>,
-    /// How it is asked for TLS.
+    /// Dialog that asks the server for TLS.
     starttls: Option<Starttls>,
     timeout: Duration,
-    /// The time in which a server of that protocol greets.
+    /// Time in which a server of that protocol greets.
     greeting: Duration,
 }
 
@@ -66,7 +66,7 @@ enum Question {
         check: HttpCheck,
     },
     Tcp,
-    /// Bytes that are sent, and those that the answer has.
+    /// Bytes to send, and bytes expected in the answer.
     Dialog(Vec<u8>, Option<Vec<u8>>),
     Tls {
         name: Option<String>,
@@ -78,8 +78,8 @@ enum Question {
 }
 
 impl Target {
-    /// `preface` is sent before all else, to the host behind the server if there is a `tunnel`. At
-    /// another port it is the proxy itself that is checked.
+    /// Creates a target. `preface` is sent first, to the host behind the server if there is a
+    /// `tunnel`. At another port the proxy itself is checked.
     pub(super) fn new(
         check: &CheckOptions,
         endpoint: &Endpoint,
@@ -117,14 +117,14 @@ impl Target {
         }
     }
 
-    /// Asks through TLS, as connections of the service do.
+    /// Checks through TLS, as connections of the service do.
     pub(super) fn through(mut self, tls: Option<(ServerTls, usize)>) -> Self {
         self.tls = tls.filter(|_| !self.is_apart);
         self
     }
 
-    /// Asks in the service's own protocol: its greeting is heard, and a server of MySQL, which a
-    /// connection without a login would harm, gets one.
+    /// Checks in the service's own protocol: waits for its greeting, and gives a MySQL server,
+    /// which a connection without a login would harm, a login.
     pub(super) fn speaking(mut self, starttls: Option<&Starttls>, greeting: Duration) -> Self {
         self.greeting = greeting;
         let Some(starttls) = starttls.filter(|_| !self.is_apart) else {
@@ -161,8 +161,8 @@ impl Target {
 
     /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that
     /// may greet after a pause has `greeting` for that, if it is longer, and holds no permit
-    /// meanwhile. An answer that has come in time counts, even if its content does not end in the
-    /// time that is left.
+    /// meanwhile. An answer in time counts, even if its content does not end in the time that is
+    /// left.
     async fn probe_once(
         &self,
         address: &Address,
@@ -202,7 +202,7 @@ impl Target {
         passed
     }
 
-    /// Connects, through a proxy or not, and sends what goes before all else.
+    /// Connects, through a proxy or not, and sends the preface.
     async fn dial(&self, address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
         let mut stream = dial::dial(&self.door(address)).await.map_err(ProbeFault::Dial)?;
         if let Some(tunnel) = &self.tunnel {
@@ -214,7 +214,7 @@ impl Target {
         Ok(stream)
     }
 
-    /// The address that is checked.
+    /// Returns the address to check.
     fn door(&self, address: &Address) -> Address {
         match (address, self.port) {
             (Address::Ip(ip), Some(port)) => {
@@ -226,7 +226,7 @@ impl Target {
         }
     }
 
-    /// The handshake that comes first; `None` = it goes without TLS.
+    /// Returns the TLS client for the check; `None` = no TLS.
     fn client(&self) -> Result<Option<Probe>, ProbeFault> {
         Ok(match (&self.tls, &self.any_tls) {
             (Some((tls, server)), _) => Some(tls.client.probe(*server, None)?),
@@ -242,8 +242,8 @@ impl Target {
         }
     }
 
-    /// Asks a server that is greeted, and has agreed to TLS, where it has to be. `inside` goes
-    /// before all else, in TLS.
+    /// Asks a server that has greeted, and agreed to TLS if needed. `inside` is sent first, within
+    /// TLS.
     async fn ask(
         &self,
         mut stream: Box<dyn Stream>,
@@ -296,9 +296,9 @@ type Asked = (Result<Passed, ProbeFault>, Option<(Answer, Content)>);
 
 struct Answer {
     stream: Box<dyn Stream>,
-    /// The TLS that it comes through.
+    /// TLS around the answer.
     probe: Option<Probe>,
-    /// Bytes that have come and were not used.
+    /// Bytes that were received and not used.
     bytes: Vec<u8>,
 }
 
@@ -314,8 +314,8 @@ impl Answer {
         Ok(())
     }
 
-    /// Sends that, and reads until what is expected has come, or something else and no more of it
-    /// shortly before the time is over.
+    /// Sends the bytes, and reads until the expected text comes, or until other text ends shortly
+    /// before the deadline.
     async fn talk(
         mut self,
         send: &[u8],
@@ -344,8 +344,8 @@ impl Answer {
         Ok(passed)
     }
 
-    /// Sends a request, and reads up to the head of the final response, or up to what its content
-    /// must have.
+    /// Sends a request, and reads up to the head of the final response, or up to its expected
+    /// content.
     async fn ask(mut self, request: &[u8], check: &HttpCheck) -> Result<Asked, ProbeFault> {
         self.send(request).await?;
         let (mut left, to_head) = (HEAD_BYTES_MAX, check.method == HttpMethod::Head);
@@ -370,7 +370,7 @@ impl Answer {
                 Err(HeadFault::TooLarge) => return Err(ProbeFault::HeadTooLong),
                 // No client may take such a response (RFC 9112 section 6.3).
                 Err(HeadFault::Length) => return Err(ProbeFault::Length),
-                // Clients are the judges of its fields; but without them no content begins.
+                // Clients judge its fields; but without valid fields no content begins.
                 Err(_) => match http::status_code(&self.bytes) {
                     Ok(Some(code)) => {
                         let passed = judge(check, code);
@@ -384,7 +384,7 @@ impl Answer {
         }
     }
 
-    /// Reads the content until it has that.
+    /// Reads the content until it has the wanted text.
     async fn has_content(
         &mut self,
         content: &mut Content,
@@ -403,7 +403,7 @@ impl Answer {
             if content.is_done() || content.bytes() >= CONTENT_BYTES_MAX {
                 return Ok(false);
             }
-            // The limit above is this one's.
+            // `CONTENT_BYTES_MAX` replaces the probe's own limit.
             self.probe.iter_mut().for_each(Probe::answered);
             match self.read().await {
                 Err(ProbeFault::Closed) if content.may_end_by_close() => return Ok(false),
@@ -430,7 +430,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Reads the content, as much as there may be of it, and closes.
+    /// Reads the content, up to its limit, and closes.
     async fn finish(mut self, mut content: Content) {
         while content.read(&self.bytes).is_ok()
             && !content.is_done()
@@ -445,7 +445,7 @@ impl Answer {
         self.close().await;
     }
 
-    /// Logs in as nobody, and hears whether the server would have it.
+    /// Logs in without a user, and reads whether the server would accept.
     async fn log_in(
         mut self,
         tls: Option<&(ServerTls, usize)>,
@@ -473,7 +473,7 @@ impl Answer {
             };
             let sent = self.send(&bytes).await;
             if is_up {
-                // What is sent now is a courtesy.
+                // Sending further bytes is a courtesy.
                 return Ok(Passed::Login);
             }
             sent?;
@@ -488,7 +488,7 @@ impl Answer {
     }
 }
 
-/// Whether the text has that; `looked` bytes were looked through before.
+/// Reports whether the text has `wanted`; `looked` bytes were searched before.
 fn has(text: &[u8], looked: &mut usize, wanted: &[u8]) -> bool {
     let begin = looked.saturating_sub(wanted.len());
     *looked = text.len();
@@ -496,8 +496,8 @@ fn has(text: &[u8], looked: &mut usize, wanted: &[u8]) -> bool {
     windows.any(|part| part == wanted)
 }
 
-/// Waits until then at the longest, which is this long. An end that comes much later says only that
-/// this process was stopped, or got no time: the answer may have come meanwhile.
+/// Waits at most until then, which is `limit` from the start. A timeout noticed much later shows
+/// only that this process was stopped, or got no time: the answer may have come meanwhile.
 async fn within<T>(
     until: Instant,
     limit: Duration,
@@ -540,10 +540,10 @@ fn judge(check: &HttpCheck, status: u16) -> Result<Passed, ProbeFault> {
     Err(ProbeFault::Status(status))
 }
 
-/// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
-/// may need none, or those of another check.
+/// Waits for a greeting that is no error. A server without TLS is no fault: connections may need
+/// none, or other checks test it.
 async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
-    // It is told nothing.
+    // The server gets no names.
     let names = HostNames { own: "", server: None };
     let mut dialog = Dialog::asking(dialect, names);
     let mut out = dialog.server_connected();
@@ -552,7 +552,7 @@ async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, Probe
         match out.next {
             Next::Fail(starttls::Fault::ServerWithoutTls(_)) => return Ok(Passed::Greeted),
             Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
-            // It has been greeted, and asks.
+            // The server has greeted, and the dialog would ask for TLS.
             _ if !out.to_server.is_empty() => return Ok(Passed::Greeted),
             _ => {}
         }

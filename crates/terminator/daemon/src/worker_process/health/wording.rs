@@ -1,5 +1,5 @@
-//! The texts of a check: the request of an `http` check with the names in it, and the outcome in
-//! the words that operators read.
+//! The texts of a check: the request of an `http` check with its names, and the outcome in words
+//! for operators.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use wire::tunnel::TunnelFault;
 
 use crate::worker_process::dial::HandshakeEnd;
 
-/// The value of the `Host` field for a server: a Unix socket has no host, and what HTTP client
-/// there is says `localhost` then.
+/// Returns the `Host` field for a server: a Unix socket has no host, for which HTTP clients send
+/// `localhost`.
 pub(super) fn host_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Address(Address::Unix(_)) => "localhost".to_owned(),
@@ -22,14 +22,14 @@ pub(super) fn host_of(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The name that a `Host` field has for SNI: no port, and no address (RFC 6066 section 3).
+/// Returns the SNI name of a `Host` field: no port, and no address (RFC 6066 section 3).
 pub(super) fn server_name(host: &str) -> Option<String> {
     let is_address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     (!is_address(host) && !is_address(name)).then(|| name.to_owned())
 }
 
-/// A request for one path, after whose answer the connection ends.
+/// Returns a request for one path, after whose answer the connection ends.
 pub(super) fn request(check: &HttpCheck, host: &str) -> Vec<u8> {
     let agent = concat!("lariat-check/", env!("CARGO_PKG_VERSION"));
     let path = &check.path;
@@ -46,8 +46,8 @@ pub(super) fn request(check: &HttpCheck, host: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The head of an answer, with those of interim responses (1xx) before it: four times what servers
-/// send by their own limits.
+/// Maximum bytes of an answer's head, with interim responses (1xx) before it: four times what
+/// servers send by their own limits.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,7 +73,7 @@ impl fmt::Display for Passed {
     }
 }
 
-/// The fault of a check; each is the server's fault, or its host's.
+/// Fault of a check; each is the server's fault, or its host's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProbeFault {
     #[error("closed before it answered")]

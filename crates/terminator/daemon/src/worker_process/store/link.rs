@@ -1,9 +1,9 @@
-//! The way to the store, be that one server, a cluster, or the master that sentinels name; and the
-//! four commands that are asked of it.
+//! Connects to the store (one server, a cluster, or the master that sentinels name) and sends it
+//! four commands.
 //!
-//! Owns which of the nodes that the store names are dialled: they would be sent the password. Of a
-//! Redis Cluster it owns the table of slots, which is learnt from nodes that send us to another one
-//! (MOVED), and how often a node is tried that does not answer.
+//! Decides which of the nodes that the store names are dialled, because they would be sent the
+//! password. For a Redis Cluster this module keeps the table of slots, learnt from nodes that
+//! redirect us (MOVED), and limits retries of nodes that do not answer.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,13 +20,13 @@ use wire::store::{Redirect, Reply, request, slot};
 
 use super::node::{CONNECT_TIME_MAX, Fault, Login, Node, StoreNames, Way};
 
-/// The end of the name that is asked for to see whether the store answers.
+/// End of the name that is requested to see whether the store answers.
 pub(super) const PROBE: &str = "probe";
 
-/// How often one request may be sent on to another node: a slot moves once in a while.
+/// Maximum number of redirections of one request: a slot moves once in a while.
 const REDIRECTS_MAX: usize = 3;
 
-/// Connects to the store. Cloning shares what is behind it.
+/// Connector to the store. Clones share its setup.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<Setup>);
 
@@ -36,7 +36,7 @@ struct Setup {
     tls: Option<Result<Arc<Client>, Fault>>,
 }
 
-/// A connection, on which many requests are in progress at once. Cloning shares it.
+/// Connection with many requests in progress at once. Clones share it.
 #[derive(Clone)]
 pub(super) enum Connection {
     Server(Node),
@@ -53,7 +53,7 @@ impl Connector {
         Self(Arc::new(Setup { options, names, tls }))
     }
 
-    /// A connection on which the store has answered.
+    /// Returns a connection on which the store has answered.
     pub(super) async fn connect(&self) -> Result<Connection, Fault> {
         let connected = timeout(CONNECT_TIME_MAX, async {
             if let Some(Err(fault)) = &self.0.tls {
@@ -71,14 +71,14 @@ impl Connector {
         Fault::unless(connected.await, CONNECT_TIME_MAX)
     }
 
-    /// All nodes that are listed at once, of which one has to answer.
+    /// Connects to all listed nodes at once; one has to answer.
     async fn connect_to_cluster(&self) -> Result<Connection, Fault> {
         let (connector, nodes) = (self.clone(), &self.0.options.nodes);
         let cluster = Cluster::new(nodes, move |at| connector.open(at));
         let mut fault = Fault::of(StoreFailure::Unready, "no node was asked");
         for at in nodes {
             let time = self.share();
-            // One that has failed already leaves its time to the others.
+            // A node that fails early leaves its time to the others.
             let asked = match cluster.node(at) {
                 Ok(node) => timeout(time, node.ask(request(&[b"PING"]))).await,
                 Err(why) => Ok(Err(why)),
@@ -91,7 +91,7 @@ impl Connector {
         Err(fault)
     }
 
-    /// How long one of those that are listed is waited for: time is left for the others.
+    /// Returns how long one listed node is waited for, so that time is left for the others.
     fn share(&self) -> Duration {
         CONNECT_TIME_MAX / (self.0.options.nodes.len() as u32 + 1)
     }
@@ -110,7 +110,7 @@ impl Connector {
         Err(fault)
     }
 
-    /// The master's address, as a sentinel says.
+    /// Returns the master's address that a sentinel names.
     async fn master(&self, sentinel: &Endpoint) -> Result<Endpoint, Fault> {
         let StoreKind::Sentinel { service, password } = &self.0.options.kind else {
             let text = "no sentinel is configured";
@@ -135,8 +135,8 @@ impl Connector {
         self.named(&host, &port, "is named as the master")
     }
 
-    /// The node that the store names so, if the configuration allows it: it is listed, or its host,
-    /// or its network; or it has to have a certificate of the operator's authorities.
+    /// Returns the node that the store names, if the configuration allows it: the node, its host or
+    /// its network is listed, or it must have a certificate of the operator's authorities.
     fn named(&self, host: &str, port: &str, what: &str) -> Result<Endpoint, Fault> {
         let options = &self.0.options;
         let text =
@@ -155,7 +155,7 @@ impl Connector {
         if is_allowed { Ok(node) } else { Err(refused("`cluster.store` does not allow")) }
     }
 
-    /// Whether a node that is listed has this address.
+    /// Reports whether a listed node has this address.
     fn is_host(&self, ip: IpAddr) -> bool {
         let nodes = self.0.options.nodes.iter();
         let mut addresses = nodes.flat_map(|node| self.0.names.addresses(node));
@@ -181,12 +181,12 @@ impl Connector {
         }
     }
 
-    /// The answer of the node of a cluster that has the name.
+    /// Returns the answer of the cluster's node that owns the name.
     async fn ask(&self, cluster: &Cluster, name: &[u8], bytes: &[u8]) -> Result<Reply, Fault> {
         let (mut at, mut node) = cluster.first(slot(name))?;
         let (mut asking, mut has_changed) = (false, false);
         for _ in 0..=REDIRECTS_MAX {
-            // It is about the next request on the connection.
+            // ASKING applies to the next request on the connection.
             let permission = asking.then(|| node.ask(request(&[b"ASKING"])));
             let answer = node.ask(bytes.to_vec());
             drop(permission);
@@ -196,7 +196,7 @@ impl Connector {
                 _ => None,
             };
             let Some(to) = redirect else {
-                // One that loads, or was cut off from its cluster, speaks for itself alone.
+                // A node that loads, or was cut off from its cluster, speaks only for itself.
                 let other = match &reply {
                     Reply::Error(error)
                         if !has_changed && Fault::answered(error).why == StoreFailure::Unready =>
@@ -229,12 +229,12 @@ impl Connector {
 }
 
 impl Connection {
-    /// Whether nothing can come on it any more. A connection of a cluster repairs itself.
+    /// Reports whether the connection has ended for good. A cluster's connection repairs itself.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self, Self::Server(node) if node.end().is_some())
     }
 
-    /// The value of that name; with `once`, it is deleted in the same step.
+    /// Returns the value of that name; with `once`, it is deleted in the same step.
     pub(super) async fn get(&mut self, name: &str, once: bool) -> Result<Option<Vec<u8>>, Fault> {
         let verb = if once { "GETDEL" } else { "GET" };
         match self.ask(&[verb.as_bytes(), name.as_bytes()]).await? {
@@ -266,7 +266,7 @@ impl Connection {
         self.ask(&[b"DEL", name.as_bytes()]).await.map(drop)
     }
 
-    /// Asks for something about the name that is the first argument.
+    /// Sends a command about the name that is its first argument.
     async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Fault> {
         let bytes = request(words);
         let reply = match self {
@@ -280,7 +280,7 @@ impl Connection {
     }
 }
 
-/// An answer to another question, or an error.
+/// Returns the fault of an error, or of an answer to another question.
 fn unexpected(reply: Reply) -> Fault {
     match reply {
         Reply::Error(error) => Fault::answered(&error),
@@ -288,11 +288,11 @@ fn unexpected(reply: Reply) -> Fault {
     }
 }
 
-/// Nodes that are known at a time: more than clusters have (Redis advises at most 1000, of which
+/// Maximum number of known nodes: more than clusters have (Redis advises at most 1000, of which
 /// replicas are half or more).
 const NODES_MAX: usize = 512;
 
-/// How long one that could not be reached is left alone.
+/// How long a node that could not be reached is left alone.
 const REST: Duration = Duration::from_secs(1);
 
 pub(super) struct Cluster {
@@ -307,7 +307,7 @@ struct Known {
 }
 
 impl Cluster {
-    /// With these nodes at first; `start` connects to one.
+    /// Creates a cluster of these initial nodes; `start` connects to one.
     pub(super) fn new(
         nodes: &[Endpoint],
         start: impl Fn(&Endpoint) -> Node + Send + Sync + 'static,
@@ -319,8 +319,8 @@ impl Cluster {
         Self { start: Box::new(start), known: Mutex::new(known) }
     }
 
-    /// The node to ask first about a slot: its owner, or if that does not answer another one, which
-    /// may know of its successor.
+    /// Returns the node to ask first about a slot: its owner, or if that does not answer another
+    /// one, which may know the new owner.
     pub(super) fn first(&self, slot: u16) -> Result<(Endpoint, Node), Fault> {
         let owner = self.lock().owners.get(&slot).cloned();
         if let Some(owner) = owner
@@ -345,7 +345,7 @@ impl Cluster {
         Err(fault)
     }
 
-    /// A node that is connected, in place of one that cannot answer for its cluster.
+    /// Returns another connected node, in place of one that cannot answer for its cluster.
     pub(super) fn other(&self, slot: u16, not: &Endpoint) -> Option<(Endpoint, Node)> {
         let mut known = self.lock();
         known.owners.remove(&slot);
@@ -354,7 +354,7 @@ impl Cluster {
         Some((at.clone(), node.clone()))
     }
 
-    /// The node at a place, which is connected to if it is not.
+    /// Returns the node at an address; connects to it if necessary.
     pub(super) fn node(&self, at: &Endpoint) -> Result<Node, Fault> {
         let mut known = self.lock();
         if let Some(node) = known.nodes.get(at) {
@@ -376,7 +376,7 @@ impl Cluster {
         Ok(node)
     }
 
-    /// That one has a slot.
+    /// Notes the owner of a slot.
     pub(super) fn learn(&self, slot: u16, owner: Endpoint) {
         self.lock().owners.insert(slot, owner);
     }

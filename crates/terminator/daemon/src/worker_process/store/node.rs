@@ -1,9 +1,9 @@
 //! A connection to one node of the store, on which many requests are in progress at once, and the
-//! faults of requests: the reason, whose fault it is, and the remedy.
+//! faults of requests: the reason, who caused it, and the remedy.
 //!
-//! Owns the dial, TLS, the password, and that no node holds more of our memory or time than its
-//! requests deserve: what it says unasked, what is longer than a session can be, and an answer that
-//! does not come end the connection. Which node is asked is not decided here.
+//! Handles the dial, TLS, the password, and the limits on a node's use of our memory and time:
+//! unasked data, a value longer than a session can be, and a late answer end the connection. The
+//! caller decides which node is asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -25,25 +25,25 @@ use zeroize::Zeroizing;
 
 use crate::worker_process::dial::{Stream, dial, shake_hands};
 
-/// How long connecting may take, with TLS.
+/// Deadline of connecting, with TLS.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How long an answer may take, from its request to its last byte: nobody waits longer for one.
+/// Deadline of an answer, from its request to its last byte: nobody waits longer for one.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Requests that wait until the socket takes them, or for their answers: more than the store's
+/// Maximum number of requests that wait for the socket, or for their answers: more than the store's
 /// thread has in progress.
 const REQUESTS_MAX: usize = 2048;
 
-/// Bytes of requests that the socket has not taken: a few of the longest sessions.
+/// Maximum bytes of requests not yet sent: a few of the longest sessions.
 const UNSENT_BYTES_MAX: usize = 4 * REPLY_BYTES_MAX;
 
 const UNASKED: &str = "the store says something that nobody asked for";
 
 const READ_BYTES: usize = 16 << 10;
 
-/// The addresses of nodes that have names, as the resolver says. The process that connects cannot
-/// look them up. Cloning shares them.
+/// Resolved addresses of nodes that have names, because the process that connects cannot look them
+/// up. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct StoreNames(Arc<Mutex<Addresses>>);
 
@@ -55,7 +55,7 @@ impl StoreNames {
         names.insert((host.to_owned(), port), found);
     }
 
-    /// The addresses of a node; empty = not known.
+    /// Returns the addresses of a node; empty = not known.
     pub(super) fn addresses(&self, node: &Endpoint) -> Vec<Address> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match node {
@@ -69,7 +69,7 @@ impl StoreNames {
     }
 }
 
-/// Whom a node is to take us for.
+/// Credentials for a node.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -85,8 +85,8 @@ pub(super) struct Way {
     pub(super) login: Login,
 }
 
-/// A connection, or what is going to be one: requests wait for it. Cloning shares it; it ends with
-/// the last one.
+/// A connection, or one being made: requests wait for it. Clones share it; it ends with the last
+/// one.
 #[derive(Clone)]
 pub(super) struct Node {
     requests: Sender<Request>,
@@ -105,7 +105,7 @@ struct Request {
 }
 
 impl Node {
-    /// Connects; to be called within a runtime.
+    /// Starts to connect; must be called within a runtime.
     pub(super) fn start(way: Way) -> Self {
         let (requests, asked) = channel(REQUESTS_MAX);
         let node = Self { requests, shared: Arc::default() };
@@ -113,11 +113,11 @@ impl Node {
         node
     }
 
-    /// The answer to a request, which may be an error of the store. Requests are sent in the order
-    /// of these calls, whenever their answers are waited for.
+    /// Returns the answer to a request, which may be an error of the store. Requests are sent in
+    /// the order of these calls, whenever their answers are awaited.
     pub(super) fn ask(&self, bytes: Vec<u8>) -> impl Future<Output = Result<Reply, Fault>> {
         let (answer, answered) = oneshot::channel();
-        // One that has no room is dropped, and answered by that.
+        // A request without room is dropped, which answers it.
         let _ = self.requests.try_send(Request { bytes, answer });
         async {
             let full = || Fault::connection("too many requests wait for it");
@@ -130,7 +130,7 @@ impl Node {
         self.shared.is_up.get().is_some() && self.end().is_none()
     }
 
-    /// The reason why it has ended, and when; `None` = it has not.
+    /// Returns why and when the connection ended; `None` = it has not.
     pub(super) fn end(&self) -> Option<&(Fault, Instant)> {
         self.shared.end.get()
     }
@@ -200,13 +200,13 @@ impl Way {
 /// A request that was sent, or is about to be.
 struct Waiting {
     since: Instant,
-    /// Who asked; `None` = it is part of the login, and the node has to agree.
+    /// Receiver of the answer; `None` = part of the login, which the node must accept.
     answer: Option<Answer>,
 }
 
 type Answer = oneshot::Sender<Result<Reply, Fault>>;
 
-/// The state of a connection.
+/// State of a connection.
 #[derive(Default)]
 struct Link {
     tls: Option<Probe>,
@@ -248,7 +248,7 @@ impl Link {
         }
     }
 
-    /// Until it ends: why it does.
+    /// Drives the connection until it ends; returns the reason.
     async fn drive(
         &mut self,
         stream: Box<dyn Stream>,
@@ -276,7 +276,7 @@ impl Link {
                         self.unsent.drain(..count);
                         Ok(())
                     }
-                    // It may have said why before it closed.
+                    // The node may have sent the reason before it closed.
                     Err(error) => match reader.read(&mut buffer).await {
                         Ok(count @ 1..) => self.take(&buffer[..count]),
                         _ => Err(self.ended(&error.to_string())),
@@ -307,7 +307,7 @@ impl Link {
         Fault::connection(text).hinting(hint)
     }
 
-    /// Takes what came, and hands out the answers in it.
+    /// Processes received bytes, and hands out the answers in them.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         match &mut self.tls {
             Some(tls) => {
@@ -336,7 +336,7 @@ impl Link {
     fn answer(&mut self, reply: Reply) -> Result<(), Fault> {
         let asked = match (self.waiting.pop_front(), &reply) {
             (Some(asked), _) => asked,
-            // One that takes no more clients, or not this one, says so before it is asked.
+            // A node that takes no more clients, or not this one, reports so before any request.
             (None, Reply::Error(error)) => return Err(Fault::answered(error)),
             (None, _) => return Err(self.ended(UNASKED)),
         };
@@ -345,7 +345,7 @@ impl Link {
         }
         self.has_answered = true;
         match (asked.answer, reply) {
-            // Who has asked may wait no longer.
+            // The requester may have stopped waiting.
             (Some(answer), reply) => drop(answer.send(Ok(reply))),
             (None, Reply::Error(error)) => return Err(Fault::answered(shown_of_login(&error))),
             (None, _) => {}
@@ -354,8 +354,8 @@ impl Link {
     }
 }
 
-/// An error that answers the login, as it may be shown: others than Redis' own may repeat what they
-/// were sent, which is the password.
+/// Returns an error that answers the login, as it may be shown: except Redis' own, errors may
+/// repeat what was sent, which is the password.
 fn shown_of_login(error: &str) -> &str {
     let own = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING"];
     match error.split(' ').next() {
@@ -364,20 +364,20 @@ fn shown_of_login(error: &str) -> &str {
     }
 }
 
-/// The longest text of the store: its errors are a line.
+/// Maximum characters of a text of the store: its errors are a line.
 const TEXT_CHARACTERS_MAX: usize = 200;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Fault {
     pub(super) why: StoreFailure,
     pub(super) text: String,
-    /// The operator's remedy; empty = nothing that would be known here.
+    /// The operator's remedy; empty = none is known here.
     hint: &'static str,
 }
 
 impl Fault {
     pub(super) fn of(why: StoreFailure, text: impl Into<String>) -> Self {
-        // What a server says may be of many lines, and of any length.
+        // A server's text may have many lines, and any length.
         let text = printable::line(&text.into()).to_string();
         let text: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
         let hint = match why {
@@ -403,13 +403,13 @@ impl Fault {
         Self { why, text, hint }
     }
 
-    /// An error that the store answered with; what it says is short, and what operators look for.
+    /// Creates a fault from the store's error, whose text is short, and what operators look for.
     pub(super) fn answered(error: &str) -> Self {
         let why = match error.split(' ').next().unwrap_or_default() {
             "OOM" => StoreFailure::Full,
             "READONLY" | "MISCONF" | "NOREPLICAS" => StoreFailure::ReadOnly,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => StoreFailure::Authentication,
-            // A server without a password.
+            // The server has no password.
             "ERR" if error.contains("AUTH") => StoreFailure::Authentication,
             "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" => StoreFailure::Unready,
             _ => StoreFailure::Refused,
@@ -417,18 +417,18 @@ impl Fault {
         Self::of(why, error)
     }
 
-    /// There is no connection, or it has ended.
+    /// Creates a fault: there is no connection, or it has ended.
     pub(super) fn connection(text: impl Into<String>) -> Self {
         Self::of(StoreFailure::Connection, text)
     }
 
-    /// The same with where it happened.
+    /// Adds the place where the fault happened.
     pub(super) fn at(self, place: impl std::fmt::Display) -> Self {
         let text = format!("{place}: {}", self.text);
         Self { text, ..self }
     }
 
-    /// The same with that remedy.
+    /// Adds a remedy.
     pub(super) fn hinting(self, hint: &'static str) -> Self {
         Self { hint, ..self }
     }
@@ -445,7 +445,7 @@ impl Fault {
         Self::of(StoreFailure::Timeout, text)
     }
 
-    /// The operator's remedy, as a line of its own.
+    /// Returns the operator's remedy, as a line of its own.
     pub(super) fn remedy(&self) -> String {
         match self.hint {
             "" => String::new(),

@@ -1,6 +1,6 @@
-//! The values in the store: the names that sessions have there, what is written and what is taken
-//! from there; and the notices of supervisors, for hosts that share nothing else: each host has a
-//! mailbox there, a value with what it has said of late, and reads those of all others.
+//! The values in the store: the names of sessions, reading and writing their values; and the
+//! notices of supervisors for hosts that share nothing else: each host has a mailbox, a value with
+//! its recent notices, and reads those of all others.
 //!
 //! Owns the mailboxes' places and form, pure: values and the time in. A store that is trusted with
 //! nothing can drop or delay notices, as a network can; what they say is sealed by supervisors
@@ -24,7 +24,7 @@ use super::link::{Connection, PROBE};
 use super::node::{Fault, StoreNames};
 use crate::admin::ClusterFacts;
 
-/// Says something to the operator; `true` = it is a warning.
+/// Sends a message to the operator; `true` = a warning.
 pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
 
 /// Passes a text of another host's supervisor on to this one's.
@@ -41,11 +41,11 @@ pub(crate) struct StoreContext {
     pub(crate) used_up: UsedUp,
     pub(crate) say: Say,
     pub(crate) pass_on: PassOn,
-    /// The number of this host, for the life of its supervisor.
+    /// Number of this host, for the life of its supervisor.
     pub(crate) host: [u8; 8],
 }
 
-/// Seconds after which the store deletes a mark, so that another may leave his.
+/// Seconds after which the store deletes a mark, so that another host may leave its own.
 const MARK_SECONDS: u64 = 60;
 
 /// A request for which no client waits.
@@ -62,7 +62,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The store's address; no password.
+    /// Returns the store's address, without password.
     pub(super) fn address(&self) -> String {
         let nodes: Vec<_> = self.options.nodes.iter().map(ToString::to_string).collect();
         let nodes = nodes.join(", ");
@@ -77,7 +77,7 @@ impl Shared {
         format!("{}{}", self.options.prefix, name.text())
     }
 
-    /// Brings a session into the cache, by whichever of the secrets it is stored.
+    /// Fetches a session into the cache, under whichever of the secrets it is stored.
     pub(super) async fn bring(
         &self,
         mut connection: Connection,
@@ -111,7 +111,7 @@ impl Shared {
         if session.once {
             self.use_up(&session.key, left);
         }
-        // One that has come another way meanwhile is as good.
+        // A session that has come another way meanwhile is as good.
         self.sessions.insert(&session.key, &entry, left, Instant::now());
         Ok(())
     }
@@ -138,15 +138,14 @@ impl Shared {
         }
     }
 
-    /// Asks for nothing in particular, and whether hosts with another secret have this prefix:
-    /// nothing else would show it, because names of sessions depend on the secret. The first who
-    /// comes leaves a mark.
+    /// Probes the store, and reports whether hosts with another secret have this prefix, which only
+    /// this shows, because names of sessions depend on the secret. The first host leaves a mark.
     pub(super) async fn probe(&self, mut connection: Connection) -> Result<bool, Fault> {
         let name = format!("{}{PROBE}", self.options.prefix);
         if let Some(mark) = connection.get(&name, false).await? {
             return Ok(self.cipher.is_of_others(mark));
         }
-        // A store that takes no values says so of sessions.
+        // A store that takes no values reports so when sessions are stored.
         let _ = connection.set(&name, &self.cipher.mark(), MARK_SECONDS).await;
         Ok(false)
     }
@@ -191,46 +190,46 @@ fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Mailboxes, so the most hosts: each reads all of them twice per second.
+/// Number of mailboxes, so the most hosts: each reads all of them twice per second.
 pub(super) const PLACES: usize = 16;
 
-/// From one look into the mailboxes to the next: a challenge waits for two looks of each host, and
-/// for no longer than five seconds.
+/// Interval of looks into the mailboxes: a challenge waits for two looks of each host, and for no
+/// longer than five seconds.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a notice stays in its mailbox: others have looked several times.
 const NOTICE_KEPT: Duration = Duration::from_secs(5);
 
-/// Seconds after which the store deletes the mailbox of a host that says nothing: more than a host
-/// of which nothing is heard counts as alive.
+/// Seconds after which the store deletes the mailbox of a silent host: longer than an unheard host
+/// counts as alive.
 pub(super) const MAILBOX_SECONDS: u64 = 15;
 
-/// No mailbox is looked into for a supervisor that has said nothing for so long: it shares no
-/// certificates any more, or has another worker process.
+/// Silence of a supervisor after which mailboxes are not read for it: it shares no certificates any
+/// more, or has another worker process.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Notices taken from a mailbox at a time: a host says some two per second.
+/// Maximum number of notices taken from a mailbox at a time: a host sends some two per second.
 const TAKEN_MAX: usize = 64;
 
-/// The longest notice that is passed on, which is longer than any of ours.
+/// Maximum bytes of a notice that is passed on, longer than any of ours.
 const NOTICE_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
 
-/// The mailbox of this host, and what was seen in those of others.
+/// The mailbox of this host, and the last contents seen in those of others.
 #[derive(Default)]
 pub(super) struct NoticeBoard {
     own: String,
-    /// The place of its mailbox.
+    /// Index of this host's mailbox.
     place: usize,
     notices: VecDeque<(Instant, String)>,
     has_news: bool,
-    /// When its supervisor said something last.
+    /// Time of the supervisor's last notice.
     said: Option<Instant>,
-    /// The last contents of each place; `None` = it was not looked at yet.
+    /// Last contents of each place; `None` = not looked at yet.
     seen: [Option<String>; PLACES],
 }
 
 impl NoticeBoard {
-    /// For the host with this number, which no other has.
+    /// Creates the board of the host with this unique number.
     pub(super) fn new(own: [u8; 8]) -> Self {
         let own = u64::from_be_bytes(own);
         Self {
@@ -250,7 +249,7 @@ impl NoticeBoard {
         let bytes = |notices: &VecDeque<(Instant, String)>| {
             notices.iter().map(|(_, notice)| notice.len() + 1).sum::<usize>()
         };
-        // The newest ones fit; others are said again.
+        // The newest notices fit; others are sent again.
         while bytes(&self.notices) > VALUE_BYTES_MAX - self.own.len() {
             self.notices.pop_front();
         }
@@ -260,7 +259,7 @@ impl NoticeBoard {
         self.said.is_some_and(|said| now < said + SILENCE_MAX)
     }
 
-    /// The place and the new contents of this host's mailbox, once it is known whose that is.
+    /// Returns the place and the new contents of this host's mailbox, once its owner is known.
     pub(super) fn post(&mut self, now: Instant) -> Option<(usize, String)> {
         let is_ours = self.seen[self.place].as_ref().is_some_and(|seen| self.may_take(seen));
         if !is_ours || !std::mem::take(&mut self.has_news) {
@@ -276,14 +275,14 @@ impl NoticeBoard {
         contents.is_empty() || contents.lines().next() == Some(&self.own)
     }
 
-    /// Takes what lies at each place, and returns the notices that are new. Two hosts that have
-    /// taken one place find that only the later one has it; the other goes to a free one.
+    /// Takes the contents of each place, and returns the new notices. Of two hosts that have taken
+    /// one place, the earlier one finds it overwritten, and goes to a free one.
     pub(super) fn look(&mut self, contents: [Option<Vec<u8>>; PLACES]) -> Vec<String> {
         let mut new = Vec::new();
         for (seen, now) in self.seen.iter_mut().zip(contents) {
             let now = now.and_then(|now| String::from_utf8(now).ok()).unwrap_or_default();
             let owner = now.lines().next().unwrap_or_default();
-            // What came before this host first looked has been taken, or was not for it.
+            // Contents from before this host first looked were taken, or not meant for it.
             if let Some(before) = seen.as_ref().filter(|_| owner != self.own) {
                 let is_new = |notice: &&str| {
                     notice.len() <= NOTICE_BYTES_MAX && before.lines().all(|one| one != *notice)
@@ -310,7 +309,7 @@ mod tests {
 
     type Places = [Option<Vec<u8>>; PLACES];
 
-    /// One look of each host; what it writes is there for the next one.
+    /// Makes one look of each host; its writes are there for the next host.
     fn turn(hosts: &mut [NoticeBoard], places: &mut Places, now: Instant) -> Vec<Vec<String>> {
         let look = |host: &mut NoticeBoard| {
             if let Some((place, contents)) = host.post(now) {
@@ -366,7 +365,7 @@ mod tests {
         lies[2] = Some([&b"x\n"[..], &b"a\n".repeat(VALUE_BYTES_MAX / 2 - 1)].concat());
         lies[3] = Some([&b"x\n"[..], &[b'a'; NOTICE_BYTES_MAX + 1]].concat());
         assert_eq!(host.look(lies).len(), 1 + TAKEN_MAX);
-        // Somebody else has its place, and all others.
+        // Other hosts have its place, and all others.
         host.look([(); PLACES].map(|()| Some(b"x".to_vec())));
         host.add("a".to_owned(), now);
         assert_eq!(host.post(now), None);
