@@ -3,7 +3,7 @@
 //!
 //! Owns what a reply may be: one value or error, or a flat list of a few values, which is all that
 //! is ever asked for. Deeper and longer ones are refused by what they announce, before they come.
-//! Of a value it owns the form; the keys, and what is done with it, are the caller's. Numbers are
+//! Owns the form of a value too; the keys, and what is done with it, are the caller's. Numbers are
 //! big-endian:
 //!
 //! | bytes | what |

@@ -8,7 +8,7 @@
 //! The first and the last class are served round robin. A connection is bulk as long as each of its
 //! turns moves much (HAProxy: `TASK_HEAVY`, `TL_BULK`).
 //!
-//! Of handshakes, those that were answered once go first, in the order in which they came back:
+//! Handshakes that were answered once go first, in the order in which they came back:
 //! what is left of them is cheap, and a signature that was made for nobody is the dearest loss. Of
 //! newcomers, those that offer a session go first: to resume it takes a tenth of a signature's
 //! time, and what was spent on its beginning is lost if the client is not served. They leave the
