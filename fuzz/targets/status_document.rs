@@ -17,14 +17,8 @@ mod paragraphs;
 mod units;
 #[path = "../../crates/terminator/daemon/src/admin/document.rs"]
 mod document;
-#[path = "../../crates/terminator/daemon/src/key_holder_status.rs"]
-mod key_holder_status;
 #[path = "../../crates/terminator/daemon/src/admin/text.rs"]
 mod text;
-#[path = "../../crates/terminator/daemon/src/admin/units.rs"]
-mod units;
-#[path = "../../crates/terminator/daemon/src/upgrade_status.rs"]
-mod upgrade_status;
 
 use document::StatusDocument;
 use text::render_status_text;
