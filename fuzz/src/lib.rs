@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use flow::buffer::Pool;
 use flow::connection::Flow;
 use flow::events::{Action, Event};
-use flow::facts::{Facts, Route};
+use flow::facts::{ConnectionFacts, Route};
 use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
 
 const HEADER_BYTES: usize = 5;
@@ -134,7 +134,7 @@ impl Subject {
         let now = Instant::now();
         let route = Route { source: None, destination: None };
         Self {
-            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
+            flow: Flow::new(Rc::clone(settings), false, ConnectionFacts::new(1, route, now)),
             pool: Pool::new(),
             now,
             wire: Wire::default(),

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::events::{Action, Event, Received};
-use flow::facts::Ending;
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::ConnectionEnd;
 use flow::options::{Front, ServerTls, Settings};
 use fuzz::{DISTURBANCES, Subject, settings};
 use libfuzzer_sys::fuzz_target;
@@ -224,8 +224,8 @@ impl<'c> Play<'c> {
         let count = self.subject.wire.deliver(room, most);
         drop(pieces);
         self.subject.handle(Event::BackReceived(match count {
-            0 => Received::Nothing,
-            count => Received::Bytes(count),
+            0 => ReceiveResult::Nothing,
+            count => ReceiveResult::Bytes(count),
         }));
     }
 
@@ -244,7 +244,7 @@ impl<'c> Play<'c> {
         room[..count].fill(OF_CLIENT);
         if count > 0 {
             self.sent += count;
-            self.subject.handle(Event::FrontReceived(Received::Bytes(count)));
+            self.subject.handle(Event::FrontReceived(ReceiveResult::Bytes(count)));
         }
     }
 
@@ -258,8 +258,8 @@ impl<'c> Play<'c> {
     /// The server's stream ends in one of the ways that there are.
     fn end_server(&mut self, how: usize) {
         match how % 4 {
-            0 => self.subject.handle(Event::BackReceived(Received::End)),
-            1 => self.subject.handle(Event::BackReceived(Received::Failed)),
+            0 => self.subject.handle(Event::BackReceived(ReceiveResult::End)),
+            1 => self.subject.handle(Event::BackReceived(ReceiveResult::Failed)),
             2 => self.subject.handle(Event::BackRefused),
             _ => {
                 let server = self.server.as_mut().filter(|_| !self.is_server_broken);
@@ -286,7 +286,7 @@ impl<'c> Play<'c> {
         self.servers += 1;
         if self.servers > SERVERS_MAX {
             self.server = None;
-            let fault = fault.unwrap_or_else(|| Ending::new(Reason::ServerTlsTimeout));
+            let fault = fault.unwrap_or_else(|| ConnectionEnd::new(Reason::ServerTlsTimeout));
             return self.subject.handle(Event::DialFailed(fault));
         }
         self.is_server_broken = false;

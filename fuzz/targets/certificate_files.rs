@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use config::{Recorder, Recording, Source};
+use config::{Recorder, Recording, TypedConfiguration};
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use tls::certificate::Certificate;
@@ -72,10 +72,11 @@ fuzz_target!(|data: &[u8]| {
     folder.insert_list("/d/z", vec![path("z/fullchain.pem")]);
     let toml = "[[service]]\nname = 'a'\nfront = { listen = ['127.0.0.1:1'], tls = { certificates = \
                 ['/d'] } }\nback = { servers = ['127.0.0.1:2'] }\n";
-    let source = Source::of_text("/lariat.toml", toml);
+    let source = TypedConfiguration::of_text("/lariat.toml", toml);
     let mut recorder = Recorder::new(folder);
     let loaded = config::load(&source, &mut recorder).ok();
     let again = config::load(&source, &mut recorder.into_recording()).ok();
-    let services = |loaded: config::Loaded| format!("{:?}", loaded.settings.plane.services);
+    let services =
+        |loaded: config::LoadedConfiguration| format!("{:?}", loaded.settings.data_plane.services);
     assert_eq!(loaded.map(services), again.map(services));
 });

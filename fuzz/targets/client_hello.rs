@@ -3,23 +3,28 @@
 
 use fuzz::cut_of;
 use libfuzzer_sys::fuzz_target;
-use wire::client_hello::{ClientHello, HelloFault, Peek, read};
+use wire::client_hello::{ClientHello, HelloFault, HelloProgress, read};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = read(bytes);
     let cut = cut_of(bytes);
     check_prefix(read(&bytes[..cut]), &whole);
-    if let Ok(Peek::Hello(hello)) = whole {
+    if let Ok(HelloProgress::Hello(hello)) = whole {
         assert!(hello.wire_bytes() <= bytes.len());
         ask_everything(&hello);
         check_cut_in_two(&hello, cut);
     }
 });
 
-fn check_prefix(prefix: Result<Peek<'_>, HelloFault>, whole: &Result<Peek<'_>, HelloFault>) {
+fn check_prefix(
+    prefix: Result<HelloProgress<'_>, HelloFault>,
+    whole: &Result<HelloProgress<'_>, HelloFault>,
+) {
     match (prefix, whole) {
-        (Ok(Peek::Incomplete), _) => {}
-        (Ok(Peek::Hello(hello)), Ok(Peek::Hello(same))) => assert_eq!(hello.body(), same.body()),
+        (Ok(HelloProgress::Incomplete), _) => {}
+        (Ok(HelloProgress::Hello(hello)), Ok(HelloProgress::Hello(same))) => {
+            assert_eq!(hello.body(), same.body())
+        }
         (Err(fault), Err(same)) => assert_eq!(fault, *same),
         (prefix, whole) => panic!("{prefix:?} became {whole:?}"),
     }
@@ -52,7 +57,7 @@ fn check_cut_in_two(hello: &ClientHello<'_>, cut: usize) {
     let (head, tail) = message.split_at(1 + cut % (message.len() - 1));
     let wire: Vec<u8> = [head, tail].into_iter().flat_map(record).collect();
     match read(&wire) {
-        Ok(Peek::Hello(joined)) => {
+        Ok(HelloProgress::Hello(joined)) => {
             assert_eq!(joined.body(), hello.body());
             assert_eq!(joined.wire_bytes(), wire.len());
         }

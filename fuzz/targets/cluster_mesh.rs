@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use session::Key;
 use session::mesh::{
-    DatagramCipher, LocalSessions, Mesh, MeshOptions, Moment, Target, WalkedSession,
+    ClockReading, DatagramCipher, LocalSessions, Mesh, MeshOptions, Target, WalkedSession,
 };
 use telemetry::outcome::{ClusterRejection, SessionTier};
 use wire::cluster::{
@@ -95,7 +95,7 @@ fn options() -> MeshOptions {
 // Datagrams, each behind its head: sender (2 bits), boot (1), stream (1), 4 bits of time; and the
 // length of its body, in two bytes.
 fuzz_target!(|bytes: &[u8]| {
-    let mut moment = Moment { now: Instant::now(), unix_ms: 1_700_000_000_000 };
+    let mut moment = ClockReading { now: Instant::now(), unix_ms: 1_700_000_000_000 };
     let sessions = Sessions(Cell::new(0));
     let mut mesh = Mesh::new(options(), Box::new(Clear), ([9; 8], [1; 8]), moment);
     let (mut rest, mut sequence) = (bytes, 0);

@@ -3,7 +3,7 @@
 //! Text that begins with `--` stands for flags, one a line.
 #![no_main]
 
-use config::{Diagnostic, Recording, Severity, Source, load};
+use config::{Diagnostic, Recording, Severity, TypedConfiguration, load};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
@@ -24,15 +24,15 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     Corpus::Keep
 });
 
-fn source(text: &str) -> Source {
+fn source(text: &str) -> TypedConfiguration {
     if !text.starts_with("--") {
-        return Source::of_text("fuzz.toml", text);
+        return TypedConfiguration::of_text("fuzz.toml", text);
     }
     let flag = |line: &str| {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         (name.trim_start_matches('-').to_owned(), value.to_owned())
     };
-    Source::Flags(text.lines().map(flag).collect())
+    TypedConfiguration::Flags(text.lines().map(flag).collect())
 }
 
 /// Files that a configuration may name; all else is missing.

@@ -5,7 +5,7 @@
 
 use fuzz::cut_of;
 use libfuzzer_sys::fuzz_target;
-use wire::client_hello::{Peek, read};
+use wire::client_hello::{HelloProgress, read};
 use wire::ech::{
     EchConfig, EchOffer, RecordGate, RetryWatch, ServerAnswer, config_list, inner_records, offer,
 };
@@ -33,12 +33,12 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((encoded, hello)) = rest.split_at_checked(u16::from_be_bytes(*length).into()) else {
         return;
     };
-    let Ok(Peek::Hello(outer)) = read(hello) else { return };
+    let Ok(HelloProgress::Hello(outer)) = read(hello) else { return };
     if let EchOffer::Outer(outer_hello) = offer(&outer) {
         assert_eq!(outer_hello.additional_data().len(), outer.body().len());
     }
     if let Ok(records) = inner_records(&outer, encoded) {
-        let Ok(Peek::Hello(inner)) = read(&records) else {
+        let Ok(HelloProgress::Hello(inner)) = read(&records) else {
             panic!("an inner hello is whole");
         };
         assert_eq!(offer(&inner), EchOffer::Inner);

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use static_files::HEAD_BYTES_MAX;
 use static_files::conversation::Conversation;
 use static_files::options::{Options, Redirect};
-use static_files::questions::{Found, Output, Question};
+use static_files::questions::{FileLookup, Output, Question};
 use wire::http::{ContentEnd, ResponseHead};
 
 /// Lengths of files; the last is longer than any.
@@ -140,7 +140,7 @@ impl Talk {
         let (Question::Open(path) | Question::Replace(path)) = question;
         let found = found_at(path);
         match (&found, question) {
-            (Found::File { bytes, .. }, _) => self.file_bytes = Some(*bytes),
+            (FileLookup::File { bytes, .. }, _) => self.file_bytes = Some(*bytes),
             (_, Question::Open(_)) => self.file_bytes = None,
             _ => {}
         }
@@ -169,7 +169,7 @@ fn now() -> SystemTime {
 }
 
 /// The finding at a path, by its bytes. Nothing is asked for that could be outside of the root.
-fn found_at(path: &[u8]) -> Found {
+fn found_at(path: &[u8]) -> FileLookup {
     assert!(path.len() < HEAD_BYTES_MAX);
     if path != b"." {
         for name in path.split(|byte| *byte == b'/') {
@@ -178,12 +178,12 @@ fn found_at(path: &[u8]) -> Found {
     }
     let sum: usize = path.iter().map(|byte| usize::from(*byte)).sum();
     match sum % 12 {
-        0 => Found::Missing,
-        1 => Found::Forbidden,
-        2 => Found::Busy,
-        3 => Found::Failed,
-        4..=6 => Found::Folder,
-        _ => Found::File {
+        0 => FileLookup::Missing,
+        1 => FileLookup::Forbidden,
+        2 => FileLookup::Busy,
+        3 => FileLookup::Failed,
+        4..=6 => FileLookup::Folder,
+        _ => FileLookup::File {
             bytes: LENGTHS[sum % LENGTHS.len()],
             modified: now() - Duration::from_secs(sum as u64 % 3),
             identity: path.len() as u64,

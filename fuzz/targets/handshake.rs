@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::events::{Action, Event, Received};
+use flow::events::{Action, Event, ReceiveResult};
 use flow::options::{Front, Settings};
 use fuzz::{DISTURBANCES, Subject};
 use libfuzzer_sys::fuzz_target;
@@ -136,8 +136,8 @@ impl Play {
         self.client_wants();
         let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else { return };
         match self.subject.wire.deliver(room, most) {
-            0 => self.subject.handle(Event::FrontReceived(Received::Nothing)),
-            count => self.subject.handle(Event::FrontReceived(Received::Bytes(count))),
+            0 => self.subject.handle(Event::FrontReceived(ReceiveResult::Nothing)),
+            count => self.subject.handle(Event::FrontReceived(ReceiveResult::Bytes(count))),
         }
     }
 
@@ -174,10 +174,10 @@ impl Play {
             count += here;
         }
         if count == 0 {
-            return self.subject.handle(Event::BackReceived(Received::Nothing));
+            return self.subject.handle(Event::BackReceived(ReceiveResult::Nothing));
         }
         self.reply += count;
-        self.subject.handle(Event::BackReceived(Received::Bytes(count)));
+        self.subject.handle(Event::BackReceived(ReceiveResult::Bytes(count)));
     }
 
     fn act(&mut self) {

@@ -4,7 +4,9 @@
 
 use fuzz::cut_of;
 use libfuzzer_sys::fuzz_target;
-use wire::proxy_header::{Addresses, Header, HeaderV2, Likeness, kind, likeness, read, write_v1};
+use wire::proxy_header::{
+    Addresses, Header, HeaderGuess, HeaderV2, kind, likeness, read, write_v1,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = read(bytes);
@@ -14,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(Some(parsed)) = whole {
         assert!(parsed.wire_bytes <= bytes.len());
-        assert_eq!(likeness(bytes), Likeness::Yes);
+        assert_eq!(likeness(bytes), HeaderGuess::Yes);
         check_rewritten(&parsed.header);
     }
 });

@@ -14,7 +14,7 @@ use testkit::raw_client::{APPLICATION_DATA, HANDSHAKE, KEY_UPDATES};
 #[expect(dead_code, reason = "the tests want to see more of a connection")]
 mod connection;
 
-use connection::{Connection, Heard, SUITES, Service};
+use connection::{Connection, PeerEvent, SUITES, Service};
 
 /// Steps of one script: a client that says nothing but what is legal goes on for ever.
 const STEPS_MAX: usize = 200;
@@ -92,7 +92,7 @@ impl Talk {
     fn assert_own_words(&self) {
         let mut said = self.said.iter();
         for heard in &self.connection.heard {
-            if let Heard::Data(heard) = heard {
+            if let PeerEvent::Data(heard) = heard {
                 assert!(said.any(|said| said == heard), "{} bytes", heard.len());
             }
         }
@@ -136,7 +136,7 @@ impl Talk {
     fn say_goodbye(&mut self) {
         let Connection { client, traffic, heard, .. } = &mut self.connection;
         let mut out = Vec::new();
-        if heard.last() == Some(&Heard::End) {
+        if heard.last() == Some(&PeerEvent::End) {
             let _not_after_its_own = traffic.seal_alert(80, &mut out);
         } else {
             traffic.seal_close_notify(&mut out).expect("a fresh key");

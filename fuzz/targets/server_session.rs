@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::server_session::{Outcome, Watch};
+use wire::server_session::{Outcome, ServerHelloReader};
 
 fuzz_target!(|bytes: &[u8]| {
-    let whole = Watch::default().take(bytes);
+    let whole = ServerHelloReader::default().take(bytes);
     if let Outcome::Session(session) = whole {
         let names = [session.id, session.ticket];
         assert!(names.iter().any(Option::is_some));
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // The last byte says how to cut; it is a part of the stream as well.
     let size = bytes.last().map_or(1, |last| usize::from(*last).max(1));
-    let mut watch = Watch::default();
+    let mut watch = ServerHelloReader::default();
     let mut pieces = bytes.chunks(size).map(|piece| watch.take(piece));
     let decided = pieces.find(|outcome| *outcome != Outcome::Incomplete);
     assert_eq!(decided.unwrap_or(Outcome::Incomplete), whole);

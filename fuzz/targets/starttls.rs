@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, PasswordTask, Policy, Sides};
+use wire::starttls::{
+    Dialect, Dialog, DialogAction, HostNames, Output, PasswordTask, Policy, StarttlsSides,
+};
 
 /// Bytes that a dialog says by itself for one piece, at the most: refusals of all lines in it are
 /// counted by their bytes.
@@ -27,7 +29,7 @@ const GREETINGS: &[&[u8]] = &[
 fuzz_target!(|bytes: &[u8]| {
     let [dialect, is_set, pieces @ ..] = bytes else { return };
     let (_, dialect) = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
-    let sides = Sides {
+    let sides = StarttlsSides {
         front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(is_set & 3) % 3],
         back: is_set & 4 != 0,
     };
@@ -72,17 +74,23 @@ fn follow(
         assert!(went + bytes <= 2 * OWN_BYTES_MAX + came * FACTOR, "{came} bytes, {bytes} more");
         assert!(dialog.unavailable().len() < OWN_BYTES_MAX);
         out = match out.next {
-            Next::More => return Some(bytes),
-            Next::Relay | Next::Broadcast(_) | Next::Fail(_) => return None,
-            Next::StartClientTls | Next::ClientTlsBegun(_) => dialog.client_tls_up(),
-            Next::StartServerTls => {
+            DialogAction::More => return Some(bytes),
+            DialogAction::Relay | DialogAction::Broadcast(_) | DialogAction::Fail(_) => {
+                return None;
+            }
+            DialogAction::StartClientTls | DialogAction::ClientTlsBegun(_) => {
+                dialog.client_tls_up()
+            }
+            DialogAction::StartServerTls => {
                 let up = dialog.server_tls_up();
                 let is_own = GREETINGS.iter().any(|one| up.to_client.starts_with(one));
                 assert!(up.to_client.is_empty() || is_own || is_database, "{up:?}");
                 up
             }
-            Next::Password(PasswordTask::OwnKey) => dialog.password_done(Some(b"key".to_vec())),
-            Next::Password(_) => dialog.password_done(None),
+            DialogAction::Password(PasswordTask::OwnKey) => {
+                dialog.password_done(Some(b"key".to_vec()))
+            }
+            DialogAction::Password(_) => dialog.password_done(None),
         };
     }
 }

@@ -7,18 +7,18 @@ use libfuzzer_sys::fuzz_target;
 use telemetry::printable::{is_control, lines};
 
 // `lariat` is a program: its reader is part of no library.
-#[path = "../../crates/terminator/daemon/src/key_holder_status.rs"]
-mod key_holder_status;
-#[path = "../../crates/terminator/daemon/src/status_parts.rs"]
-mod status_parts;
-#[path = "../../crates/terminator/daemon/src/admin/paragraphs.rs"]
-mod paragraphs;
-#[path = "../../crates/terminator/daemon/src/admin/units.rs"]
-mod units;
 #[path = "../../crates/terminator/daemon/src/admin/document.rs"]
 mod document;
+#[path = "../../crates/terminator/daemon/src/key_holder_status.rs"]
+mod key_holder_status;
+#[path = "../../crates/terminator/daemon/src/admin/paragraphs.rs"]
+mod paragraphs;
+#[path = "../../crates/terminator/daemon/src/status_parts.rs"]
+mod status_parts;
 #[path = "../../crates/terminator/daemon/src/admin/text.rs"]
 mod text;
+#[path = "../../crates/terminator/daemon/src/admin/units.rs"]
+mod units;
 
 use document::StatusDocument;
 use text::render_status_text;

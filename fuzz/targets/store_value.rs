@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tls::resumption::keys::SharedSecret;
 use tls::resumption::cluster::StoreCipher;
+use tls::resumption::keys::SharedSecret;
 use tls::resumption::{OfferedSession, SessionKey};
 use wire::store::{HEADER_BYTES, Header};
 

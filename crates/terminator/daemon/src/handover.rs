@@ -1,10 +1,11 @@
 //! Messages between the supervisor and the worker process, over a `sys::channel`.
 //!
 //! Handles the messages and their formats. Orders and answers are JSON: after an upgrade the
-//! earlier worker process runs another version, and still takes [`Order::Pause`],
-//! [`Order::Accept`], [`Order::Log`] and [`Order::Drain`] (`supervisor::state` numbers the format).
-//! All else is [postcard](https://postcard.jamesmunns.com), between two processes of one build.
-//! `supervisor` and `worker_process` define the order of messages.
+//! earlier worker process runs another version, and still takes [`SupervisorOrder::Pause`],
+//! [`SupervisorOrder::Accept`], [`SupervisorOrder::Log`] and [`SupervisorOrder::Drain`]
+//! (`supervisor::state` numbers the format). All else is
+//! [postcard](https://postcard.jamesmunns.com), between two processes of one build. `supervisor`
+//! and `worker_process` define the order of messages.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,7 @@ use std::{fmt, io};
 use config::{ProcessOptions, SandboxOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroize;
@@ -36,16 +37,16 @@ pub(crate) const WORKER_NAME: &str = "lariat: worker";
 /// An order of the supervisor. The worker process must obey.
 #[derive(Debug, Deserialize, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "an order is made and read once, and none is stored")]
-pub(crate) enum Order {
+pub(crate) enum SupervisorOrder {
     /// First order: give up all rights but reading in the folders sent along and connecting to
     /// these places. No secret is sent before it.
-    Enter(Fences, Reach),
+    Enter(Confinement, ConnectRights),
     /// Second order, with facts about the process: serve the plan that follows.
-    Start(Start, Serve),
+    Start(WorkerStart, ServeOrder),
     /// Serve another plan; the current one stays if this one is refused.
-    Replace(Serve),
+    Replace(ServeOrder),
     /// The current addresses of a name.
-    Resolved(Resolved),
+    Resolved(ResolvedName),
     /// Exactly these servers are disabled by an operator.
     Disabled(BTreeSet<ServerName>),
     /// Exactly these weights are ordered by an operator.
@@ -85,24 +86,24 @@ pub(crate) enum Order {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) enum Answer {
+pub(crate) enum WorkerAnswer {
     /// To `Enter`: the rights that were given up.
     Entered(Rights),
     /// To `Enter`: the rights could not be given up.
     Stuck(String),
-    /// To `Start` and `Replace`: the plan is served.
+    /// To `WorkerStart` and `Replace`: the plan is served.
     Ready {
         generation: u64,
         /// Warnings that deserve a second look.
         #[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")]
         warnings: Vec<String>,
     },
-    /// To `Start` and `Replace`: the plan cannot be served.
+    /// To `WorkerStart` and `Replace`: the plan cannot be served.
     Refused {
         generation: u64,
         message: String,
     },
-    /// To `Start` and `Replace`, repeatedly: the plan is still being built.
+    /// To `WorkerStart` and `Replace`, repeatedly: the plan is still being built.
     Building,
     /// Without an order: a fault is over.
     Note(String),
@@ -147,7 +148,7 @@ const SENTENCES_MAX: usize = WARNINGS_MAX + 1;
 /// Characters of a warning or of the reason why a plan was refused.
 const SENTENCE_CHARACTERS_MAX: usize = 2000;
 
-impl Answer {
+impl WorkerAnswer {
     /// Returns the answer that a plan is served, with as many of the warnings as fit and the number
     /// of the others.
     pub(crate) fn ready(generation: u64, warnings: Vec<String>) -> Self {
@@ -160,10 +161,10 @@ impl Answer {
     }
 
     /// Returns messages about changes: as many as fit, and the number of the others.
-    pub(crate) fn said(messages: Vec<(Level, String)>) -> Self {
+    pub(crate) fn said(messages: Vec<(LogLevel, String)>) -> Self {
         let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
-        let levels = levels.iter().map(|level: &Level| level.severity());
-        let more = std::iter::once(Level::Warning.severity());
+        let levels = levels.iter().map(|level: &LogLevel| level.severity());
+        let more = std::iter::once(LogLevel::Warning.severity());
         Self::Said(levels.take(WARNINGS_MAX).chain(more).zip(bounded(texts)).collect())
     }
 
@@ -191,7 +192,7 @@ fn shortened(sentence: String) -> String {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Fences {
+pub(crate) struct Confinement {
     /// User to become; `None` keeps the current user.
     pub(crate) become_user: Option<WorkerUser>,
     pub(crate) files: bool,
@@ -200,7 +201,7 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
-impl Fences {
+impl Confinement {
     /// Returns the restrictions that a configuration asks of a child of this process.
     pub(crate) fn of(process: &ProcessOptions, become_user: Option<WorkerUser>) -> Self {
         let SandboxOptions { files, system_calls } = process.sandbox;
@@ -211,16 +212,16 @@ impl Fences {
 /// Addresses that the worker process can connect to during its life; Unix sockets that have paths
 /// are not limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Reach {
+pub(crate) struct ConnectRights {
     /// TCP ports; `None` = any.
     pub(crate) tcp_ports: Option<BTreeSet<u16>>,
     pub(crate) abstract_sockets: bool,
-    pub(crate) sources: Sources,
+    pub(crate) sources: SourceRights,
 }
 
 /// Source addresses that a worker process may use; each variant includes those before it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub(crate) enum Sources {
+pub(crate) enum SourceRights {
     #[default]
     Any,
     Own,
@@ -228,7 +229,7 @@ pub(crate) enum Sources {
     Foreign,
 }
 
-impl Reach {
+impl ConnectRights {
     pub(crate) fn includes(&self, server: &Endpoint) -> bool {
         if let Endpoint::Address(Address::Unix(name)) = server {
             return self.abstract_sockets || !matches!(name, UnixName::Abstract(_));
@@ -257,16 +258,16 @@ pub(crate) struct WorkerUser {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
     pub(crate) user: User,
-    pub(crate) files: Fence,
+    pub(crate) files: ConfinementState,
     /// Whether the served folders are excepted.
     pub(crate) reads_folders: bool,
-    pub(crate) tcp_ports: Fence,
-    pub(crate) system_calls: Fence,
+    pub(crate) tcp_ports: ConfinementState,
+    pub(crate) system_calls: ConfinementState,
 }
 
 /// Extent to which a right is given up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Fence {
+pub(crate) enum ConfinementState {
     Off,
     Full,
     Partly,
@@ -274,7 +275,7 @@ pub(crate) enum Fence {
     Absent,
 }
 
-impl Fence {
+impl ConfinementState {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -290,7 +291,7 @@ pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 /// Facts that stay the same for a worker process's life.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Start {
+pub(crate) struct WorkerStart {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
     /// Worker processes restarted after one died, this one included.
@@ -307,16 +308,16 @@ pub(crate) struct Start {
 
 /// A plan to serve. Its [`Bundle`] is the next message.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Serve {
+pub(crate) struct ServeOrder {
     /// Number of the plan; 1 is the first.
     pub(crate) generation: u64,
     /// Number of threads that carry connections, whatever the plan says: a reload never changes it.
     pub(crate) workers: usize,
     pub(crate) session_key: SessionKey,
     /// Role of each descriptor sent along.
-    pub(crate) roles: Vec<Role>,
+    pub(crate) roles: Vec<DescriptorRole>,
     /// Known addresses of the names of the plan's servers.
-    pub(crate) resolved: Vec<Resolved>,
+    pub(crate) resolved: Vec<ResolvedName>,
     pub(crate) disabled: BTreeSet<ServerName>,
     pub(crate) weights: Vec<(ServerName, u16)>,
     /// Kernel TLS of this host; `None` if no service wants it.
@@ -344,7 +345,7 @@ impl fmt::Debug for SessionKey {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Role {
+pub(crate) enum DescriptorRole {
     /// Log for lines about connections.
     Log,
     /// Memory of stored sessions, as the previous worker process left it.
@@ -378,7 +379,7 @@ pub(crate) enum Role {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedName {
     pub(crate) name: Name,
     /// Servers by index; a server keeps its index as long as it is named.
     pub(crate) instances: Vec<Option<Instance>>,
@@ -450,7 +451,7 @@ impl Reloads {
 /// settings from it.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Bundle {
-    pub(crate) source: config::Source,
+    pub(crate) source: config::TypedConfiguration,
     pub(crate) recording: config::Recording,
 }
 
@@ -522,23 +523,33 @@ impl fmt::Display for Rights {
         write!(f, "runs as user {user}, group {group}")?;
         let but = if self.reads_folders { " but those it serves" } else { "" };
         match self.files {
-            Fence::Off => f.write_str("; it can open files, as configured")?,
-            Fence::Full => write!(f, "; it can open no file{but}")?,
-            Fence::Partly => write!(f, "; it can open no file{but} (this kernel knows no more)")?,
-            Fence::Absent => f.write_str("; it can open files: this kernel has no Landlock")?,
+            ConfinementState::Off => f.write_str("; it can open files, as configured")?,
+            ConfinementState::Full => write!(f, "; it can open no file{but}")?,
+            ConfinementState::Partly => {
+                write!(f, "; it can open no file{but} (this kernel knows no more)")?
+            }
+            ConfinementState::Absent => {
+                f.write_str("; it can open files: this kernel has no Landlock")?
+            }
         }
         match self.tcp_ports {
-            Fence::Off => {}
-            Fence::Full | Fence::Partly => f.write_str(", connect by TCP to listed ports only")?,
-            Fence::Absent => f.write_str(
+            ConfinementState::Off => {}
+            ConfinementState::Full | ConfinementState::Partly => {
+                f.write_str(", connect by TCP to listed ports only")?
+            }
+            ConfinementState::Absent => f.write_str(
                 ", connect to any TCP port (this kernel's Landlock has no rules for them: Linux \
                  6.7 has)",
             )?,
         }
         match self.system_calls {
-            Fence::Off => f.write_str(" and make all system calls, as configured"),
-            Fence::Full | Fence::Partly => f.write_str(" and make few system calls"),
-            Fence::Absent => f.write_str(" and make all system calls: this kernel has no seccomp"),
+            ConfinementState::Off => f.write_str(" and make all system calls, as configured"),
+            ConfinementState::Full | ConfinementState::Partly => {
+                f.write_str(" and make few system calls")
+            }
+            ConfinementState::Absent => {
+                f.write_str(" and make all system calls: this kernel has no seccomp")
+            }
         }
     }
 }
@@ -551,7 +562,7 @@ mod tests {
     fn bundle() -> Bundle {
         let mut recording = config::Recording::default();
         recording.insert("/a.pem", b"key".to_vec());
-        let source = config::Source::Flags(vec![("listen".into(), "*:443".into())]);
+        let source = config::TypedConfiguration::Flags(vec![("listen".into(), "*:443".into())]);
         Bundle { source, recording }
     }
 
@@ -566,29 +577,29 @@ mod tests {
 
     #[test]
     fn bytes_cut_short_or_too_long_are_no_message() {
-        let answer = Answer::Ready { generation: 3, warnings: vec!["expires".into()] };
+        let answer = WorkerAnswer::Ready { generation: 3, warnings: vec!["expires".into()] };
         for form in [ProcessMessageForm::Json, ProcessMessageForm::Postcard] {
             let sent = form.encode(&answer).unwrap();
-            let decoded = |bytes: &[u8]| form.decode::<Answer>(bytes);
+            let decoded = |bytes: &[u8]| form.decode::<WorkerAnswer>(bytes);
             for length in 0..sent.bytes().len() {
                 decoded(&sent.bytes()[..length]).unwrap_err();
             }
             decoded(&[sent.bytes(), &[0]].concat()).unwrap_err();
             let same = decoded(sent.bytes());
-            assert!(matches!(same, Ok(Answer::Ready { generation: 3, .. })));
+            assert!(matches!(same, Ok(WorkerAnswer::Ready { generation: 3, .. })));
         }
     }
 
     #[test]
     fn every_answer_fits() {
         let long = "\u{20ac}".repeat(10_000);
-        let ready = Answer::ready(1, vec![long.clone(); 1000]);
+        let ready = WorkerAnswer::ready(1, vec![long.clone(); 1000]);
         let length =
-            |answer: &Answer| ProcessMessageForm::Json.encode(answer).unwrap().bytes().len();
+            |answer: &WorkerAnswer| ProcessMessageForm::Json.encode(answer).unwrap().bytes().len();
         assert!(length(&ready) < ANSWER_BYTES_MAX);
-        let Answer::Ready { warnings, .. } = ready else { panic!("another answer") };
+        let WorkerAnswer::Ready { warnings, .. } = ready else { panic!("another answer") };
         assert_eq!(warnings.last().unwrap(), "there are 900 more warnings");
-        let refused = Answer::refused(1, long);
+        let refused = WorkerAnswer::refused(1, long);
         assert!(length(&refused) < ANSWER_BYTES_MAX);
     }
 
@@ -603,25 +614,30 @@ mod tests {
                 },
             );
             let said = texts.iter().map(|text| (4, text.clone())).collect();
-            let ready = Answer::Ready { generation: 1, warnings: texts.clone() };
-            [Answer::Warned(texts), Answer::Said(said), ready, Answer::Paused(observed)]
+            let ready = WorkerAnswer::Ready { generation: 1, warnings: texts.clone() };
+            [
+                WorkerAnswer::Warned(texts),
+                WorkerAnswer::Said(said),
+                ready,
+                WorkerAnswer::Paused(observed),
+            ]
         };
-        let is_read = |answer: &Answer| {
+        let is_read = |answer: &WorkerAnswer| {
             let sent = ProcessMessageForm::Json.encode(answer).unwrap();
-            ProcessMessageForm::Json.decode::<Answer>(sent.bytes()).is_ok()
+            ProcessMessageForm::Json.decode::<WorkerAnswer>(sent.bytes()).is_ok()
         };
         assert_eq!(answers(SENTENCES_MAX).each_ref().map(is_read), [true; 4]);
         let more = answers(SENTENCES_MAX + 1);
         assert_eq!(more.each_ref().map(is_read), [false, false, false, true]);
         let many = answers(crate::named_servers::SERVERS_MAX + 1);
         assert_eq!(many.each_ref().map(is_read), [false; 4]);
-        let full = Answer::said(vec![(Level::Warning, "news".to_owned()); 1000]);
-        assert!(is_read(&full) && is_read(&Answer::ready(1, vec!["news".to_owned(); 1000])));
+        let full = WorkerAnswer::said(vec![(LogLevel::Warning, "news".to_owned()); 1000]);
+        assert!(is_read(&full) && is_read(&WorkerAnswer::ready(1, vec!["news".to_owned(); 1000])));
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let start = Start {
+        let start = WorkerStart {
             supervisor_pid: 1,
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,

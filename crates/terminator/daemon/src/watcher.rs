@@ -47,12 +47,12 @@ const NAMED_MAX: usize = 5;
 const LINKS_MAX: usize = 40;
 
 /// Metadata of files, known without opening them: `None` if a file is absent or cannot be seen.
-pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+pub(crate) type Stamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// Metadata that differ after a file, or the list of a directory's entries, has changed, been
 /// replaced or become readable. Links are followed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         Some(Self {
@@ -74,7 +74,7 @@ impl Stamp {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Ask {
+pub(crate) struct WatchRequest {
     /// Files as they were when they were read.
     pub(crate) files: Stamps,
     /// Time that files must stay unchanged before a change is reported.
@@ -85,7 +85,7 @@ pub(crate) struct Ask {
 
 /// Report of changed files: some of them, and how many more.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedFiles {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) more: usize,
 }
@@ -104,7 +104,7 @@ fn serve() -> io::Result<()> {
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(());
     };
-    let ask: Ask = decode(&bytes).map_err(io::Error::other)?;
+    let ask: WatchRequest = decode(&bytes).map_err(io::Error::other)?;
     thread::sleep(ask.pause);
     let changed = first_change(&ask);
     let bytes = encode(&changed).map_err(io::Error::other)?;
@@ -112,7 +112,7 @@ fn serve() -> io::Result<()> {
 }
 
 /// Waits until files have changed, and then until they stay as they are.
-fn first_change(ask: &Ask) -> Changed {
+fn first_change(ask: &WatchRequest) -> ChangedFiles {
     let mut is_woken = false;
     loop {
         // Armed before the check: a later change ends the wait.
@@ -133,7 +133,7 @@ fn first_change(ask: &Ask) -> Changed {
 }
 
 /// Returns the change, once it stays so; `None` if there is none.
-fn settled(ask: &Ask) -> Option<Changed> {
+fn settled(ask: &WatchRequest) -> Option<ChangedFiles> {
     let mut now = look(ask.files.keys());
     for _ in 0..SETTLING_MAX {
         if now == ask.files {
@@ -150,11 +150,11 @@ fn settled(ask: &Ask) -> Option<Changed> {
     let mut changed: Vec<_> = now.keys().filter(is_changed).cloned().collect();
     let more = changed.len().saturating_sub(NAMED_MAX);
     changed.truncate(NAMED_MAX);
-    (!changed.is_empty()).then_some(Changed { files: changed, more })
+    (!changed.is_empty()).then_some(ChangedFiles { files: changed, more })
 }
 
 fn look<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Stamps {
-    paths.map(|path| (path.clone(), Stamp::of(path))).collect()
+    paths.map(|path| (path.clone(), FileStamp::of(path))).collect()
 }
 
 /// Watches all directories in which a change may change one of these paths; `None` if the kernel
@@ -179,11 +179,11 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     };
     for _ in 0..LINKS_MAX {
         match first_link(&path) {
-            Way::Link { directory, target } => {
+            PathStep::Link { directory, target } => {
                 found.insert(directory);
                 path = target;
             }
-            Way::End(directory) => {
+            PathStep::End(directory) => {
                 found.insert(directory);
                 if path.is_dir() {
                     found.insert(path);
@@ -196,14 +196,14 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// Extent to which a path leads.
-enum Way {
+enum PathStep {
     /// To a link in this directory; the whole path continues as this one.
     Link { directory: PathBuf, target: PathBuf },
     /// To its end, or to where there is nothing: in this directory.
     End(PathBuf),
 }
 
-fn first_link(path: &Path) -> Way {
+fn first_link(path: &Path) -> PathStep {
     let mut at = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
@@ -215,14 +215,14 @@ fn first_link(path: &Path) -> Way {
         at.push(component);
         if let Ok(target) = fs::read_link(&at) {
             let target = directory.join(target).join(components.as_path());
-            return Way::Link { directory, target };
+            return PathStep::Link { directory, target };
         }
         let is_last = components.as_path().as_os_str().is_empty();
         if is_last || fs::symlink_metadata(&at).is_err() {
-            return Way::End(directory);
+            return PathStep::End(directory);
         }
     }
-    Way::End(at)
+    PathStep::End(at)
 }
 
 #[cfg(test)]
@@ -239,8 +239,8 @@ mod tests {
         (directory, path)
     }
 
-    fn ask(paths: &[PathBuf]) -> Ask {
-        Ask {
+    fn ask(paths: &[PathBuf]) -> WatchRequest {
+        WatchRequest {
             files: look(paths.iter()),
             debounce: Duration::from_millis(10),
             pause: Duration::ZERO,

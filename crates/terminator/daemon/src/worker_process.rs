@@ -29,7 +29,7 @@ use std::sync::Arc;
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 
-use crate::handover::{Answer, Order, WORKER_NAME};
+use crate::handover::{SupervisorOrder, WORKER_NAME, WorkerAnswer};
 use crate::messages;
 
 use supervisor_link::{next, say};
@@ -53,18 +53,19 @@ fn serve() -> io::Result<()> {
     let Some(first) = next(&channel)? else {
         return Ok(());
     };
-    let (Order::Enter(fences, reach), roots) = (first.order, first.fds) else {
+    let (SupervisorOrder::Enter(confinement, connect_rights), roots) = (first.order, first.fds)
+    else {
         return Err(io::Error::other("the supervisor began with another order"));
     };
     let usage = Usage::of_this_process();
-    let given_up = sandbox::give_up(&fences, &reach, &roots);
+    let given_up = sandbox::give_up(&confinement, &connect_rights, &roots);
     // Folders to serve come with the plan.
     drop(roots);
     let rights = match given_up {
         Ok(rights) => rights,
-        Err(message) => return say(&channel, &Answer::Stuck(message)),
+        Err(message) => return say(&channel, &WorkerAnswer::Stuck(message)),
     };
-    say(&channel, &Answer::Entered(rights))?;
+    say(&channel, &WorkerAnswer::Entered(rights))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(control::run(channel, rights, usage))
 }

@@ -1,6 +1,6 @@
 //! Counts how many file descriptors are left to this process.
 //!
-//! The kernel gives the lowest free number, so a high one says that few are left: whoever got one
+//! The kernel gives the lowest free number, so a high one says that few are left: any holder of one
 //! of the last closes it again. So refusing a connection never waits for a descriptor, and files
 //! leave some for connections. Also holds a worker's pipes: kernel buffers for bytes that go from a
 //! server to a client unseen. A connection holds one only while bytes are in it or coming.

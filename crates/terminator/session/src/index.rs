@@ -172,8 +172,8 @@ pub(crate) struct TablePlace(usize);
 pub(crate) struct EntryTable {
     words: MemoryWords,
     lines: usize,
-    /// Odd, and random at each start, so that whoever wrote the memory before does not know which
-    /// of its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
+    /// Odd, and random at each start, so that a process that wrote the memory before does not know
+    /// which of its hashes fall into one line now (multiply-shift, Dietzfelbinger et al. 1997).
     mixer: u64,
 }
 

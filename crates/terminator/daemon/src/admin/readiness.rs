@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use proxy::plane::Heartbeat;
+use proxy::data_plane::Heartbeat;
 use tokio::time::{sleep, timeout};
 
 /// Deadline of a worker's answer. A worker answers in its next turn, within milliseconds even under
@@ -33,7 +33,7 @@ pub(super) type Verdict = Result<&'static str, String>;
 
 impl Workers {
     pub(crate) fn begun(&self, heartbeat: Heartbeat) {
-        // A process has only one `Plane`.
+        // A process has only one `DataPlane`.
         let _ = self.0.set(heartbeat);
     }
 

@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 
 use sys::{inherited, memory};
 
-use super::upgrade::state::{Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
+use super::upgrade::state::{
+    InheritedState, ListenerState, STATE_BYTES_MAX, SupervisorState, decode,
+};
 use crate::handover::Secret;
 use crate::messages::{printable, warn};
 
-use protocol::{Given, Notice, Notifier};
+use protocol::{InheritedDescriptor, Notice, Notifier};
 
 /// Pause between two checks of the worker process: the maximum age of the number of connections.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -42,7 +44,7 @@ pub(super) struct ServiceManager {
 
 impl ServiceManager {
     /// Returns the manager that the environment names, which keeps what was inherited from it.
-    pub(super) fn of_environment(inherited: &Inherited) -> Self {
+    pub(super) fn of_environment(inherited: &InheritedState) -> Self {
         let store = DescriptorStore::knowing(names_of(inherited));
         Self { store, notifier: Notifier::of_environment(), ..Self::default() }
     }
@@ -116,7 +118,7 @@ pub(crate) struct DescriptorStore {
 }
 
 /// Returns the names that the manager may have for what came from it, or from the previous program.
-pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
+pub(crate) fn names_of(inherited: &InheritedState) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
     let admin = inherited.admin.iter().map(|(address, _)| admin_name(address));
@@ -220,7 +222,7 @@ impl DescriptorStore {
         }
     }
 
-    /// Has the manager close all descriptors at a final end, so that clients are refused.
+    /// Makes the manager close all descriptors at a final end, so that clients are refused.
     pub(crate) fn forget(&mut self, notifier: &mut Notifier) {
         for name in std::mem::take(&mut self.kept).keys().rev() {
             notifier.forget(name);
@@ -236,10 +238,10 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// Takes the descriptors that an earlier lariat left to the manager. Useless ones are named in a
 /// message and dropped.
-pub(crate) fn restored(given: Vec<Given>) -> Inherited {
-    let mut inherited = Inherited::default();
+pub(crate) fn restored(given: Vec<InheritedDescriptor>) -> InheritedState {
+    let mut inherited = InheritedState::default();
     let (mut state, mut sessions) = (None, None);
-    for Given { name, fd, .. } in given {
+    for InheritedDescriptor { name, fd, .. } in given {
         match name.as_str() {
             STATE => state = Some(fd),
             SESSIONS => sessions = Some(fd),
@@ -268,7 +270,7 @@ pub(crate) fn restored(given: Vec<Given>) -> Inherited {
 }
 
 /// Takes a socket. An error is the rest of a sentence.
-fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(), String> {
+fn take_socket(inherited: &mut InheritedState, name: &str, fd: OwnedFd) -> Result<(), String> {
     let (fd, _) = inherited::listener(fd).map_err(|why| why.to_string())?;
     if let Some(address) = name.strip_prefix(ADMIN).and_then(decoded) {
         inherited.admin = Some((address, fd));

@@ -1,6 +1,8 @@
 //! The control thread: carries out the supervisor's orders, takes turns with another worker process
 //! (one pauses, the next one accepts), and passes results of checks and resolved names to workers.
 
+mod takeover;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use config::LogOutput;
-use proxy::plane::{Plane, ServerNews};
+use proxy::data_plane::{DataPlane, ServerNews};
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 use telemetry::Registry;
@@ -24,11 +26,14 @@ use super::log::{Log, LogNews, Target};
 use super::plan::{Built, Descriptors, Servers};
 use super::sessions::{Inheritance, Sessions};
 use super::store::{PassOn, Say};
-use super::supervisor_link::{self, Orders, Received, say};
+use super::supervisor_link::{self, Orders, ReceivedOrder, say};
 use super::tls_findings::{ExpiryWatch, unix_seconds};
-use crate::admin::{self, AdminState, Doors, HealthReport, RightsStatus, StartFacts};
-use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
-use crate::named_servers::{Observations, ObservedServer, ServerName};
+use crate::admin::{self, AdminDescriptors, AdminState, HealthReport, RightsStatus, StartFacts};
+use crate::handover::{
+    Bundle, ResolvedName, Rights, ServeOrder, SessionKey, SupervisorOrder, WorkerAnswer,
+    WorkerStart,
+};
+use crate::named_servers::ServerName;
 
 /// Interval of the search for expired sessions, which are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -74,7 +79,7 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
     loop {
         tokio::select! {
             received = queue.recv() => match received.transpose()? {
-                Some(Received { order: Order::Drain { time, is_replaced }, .. }) => {
+                Some(ReceivedOrder { order: SupervisorOrder::Drain { time, is_replaced }, .. }) => {
                     return control.drain(time, is_replaced, &mut queue).await;
                 }
                 Some(received) => control.obey(received).await?,
@@ -91,13 +96,13 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
 
 struct Control {
     channel: Arc<Channel>,
-    plane: Plane,
+    data_plane: DataPlane,
     inheritance: Arc<Inheritance>,
     resumption: Arc<Resumption>,
     /// Key of the memory that holds the sessions.
     session_key: SessionKey,
     admin: Arc<AdminState>,
-    doors: Doors,
+    admin_descriptors: AdminDescriptors,
     cluster: Cluster,
     /// Session sharing setup that awaits the order to accept.
     waiting: Option<Option<ClusterSetup>>,
@@ -121,11 +126,13 @@ impl Control {
     async fn start(
         channel: Arc<Channel>,
         (rights, usage): (Rights, Usage),
-        received: Received,
+        received: ReceivedOrder,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
         let shortage = received.shortage();
-        let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
+        let (SupervisorOrder::Start(start, serve), Some(bundle)) =
+            (received.order, received.bundle)
+        else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
         let inheritance = Arc::new(Inheritance::of(&start));
@@ -142,7 +149,7 @@ impl Control {
         let mut built = match built {
             Ok(built) => built,
             Err(message) => {
-                say(&channel, &Answer::refused(serve.generation, message))?;
+                say(&channel, &WorkerAnswer::refused(serve.generation, message))?;
                 return Ok(None);
             }
         };
@@ -151,27 +158,27 @@ impl Control {
         let log = start_log(&mut built, log_reporter(&channel, &admin))?;
         let Descriptors { status, admin: listener, .. } = &mut built.descriptors;
         let (status, listener) = (status.take(), listener.take());
-        let doors = Doors::new(status, listener, &admin, !serve.waits)?;
+        let admin_descriptors = AdminDescriptors::new(status, listener, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
-        let plane = Plane::start(
+        let data_plane = DataPlane::start(
             built.plan.clone(),
             listeners,
             registry,
             Arc::clone(&log.queue),
             !serve.waits,
         )?;
-        admin.workers_begun(&plane);
+        admin.workers_begun(&data_plane);
         let cluster = Cluster::new(&inheritance, (sayer(&channel), passer_on(&channel)));
         admin.facts().cluster = cluster.context.facts.clone();
         let mut control = Self {
             channel,
-            plane,
+            data_plane,
             inheritance,
             resumption: Arc::clone(&built.resumption),
             session_key: serve.session_key.clone(),
             admin,
-            doors,
+            admin_descriptors,
             cluster,
             waiting: serve.waits.then(|| built.cluster.take()),
             log,
@@ -188,39 +195,49 @@ impl Control {
         Ok(Some(control))
     }
 
-    async fn obey(&mut self, received: Received) -> io::Result<()> {
+    async fn obey(&mut self, received: ReceivedOrder) -> io::Result<()> {
         let shortage = received.shortage();
         match (received.order, received.bundle) {
-            (Order::Replace(serve), Some(bundle)) => match shortage {
-                Some(why) => say(&self.channel, &Answer::refused(serve.generation, why))?,
+            (SupervisorOrder::Replace(serve), Some(bundle)) => match shortage {
+                Some(why) => say(&self.channel, &WorkerAnswer::refused(serve.generation, why))?,
                 None => self.replace(serve, bundle, received.fds).await?,
             },
-            (Order::Resolved(resolved), _) => self.resolved(&resolved),
-            (Order::Disabled(names), _) => self.set_disabled(names),
-            (Order::Weights(weights), _) => self.order_weights(weights.into_iter().collect()),
-            (Order::CloseSessions(name), _) => self.close_sessions(&name),
-            (Order::Unready, _) => self.admin.facts().is_draining = true,
-            (Order::AreYouWell, _) => self.say_when_well(),
-            (Order::Reloads(reloads), _) => self.admin.facts().reload = reloads,
-            (Order::Validations(number, validations), _) => {
-                let set = self.inheritance.authorities.set(validations);
-                set.unwrap_or_else(|why| drop(say(&self.channel, &Answer::warned(vec![why]))));
-                say(&self.channel, &Answer::Answering(number))?;
+            (SupervisorOrder::Resolved(resolved), _) => self.resolved(&resolved),
+            (SupervisorOrder::Disabled(names), _) => self.set_disabled(names),
+            (SupervisorOrder::Weights(weights), _) => {
+                self.order_weights(weights.into_iter().collect())
             }
-            (Order::Acme(status), _) => self.admin.facts().acme = status,
-            (Order::Keys(status), _) => self.admin.facts().keys = status,
-            (Order::Notify(text), _) => self.cluster.notify(text),
-            (Order::Log, _) => {
+            (SupervisorOrder::CloseSessions(name), _) => self.close_sessions(&name),
+            (SupervisorOrder::Unready, _) => self.admin.facts().is_draining = true,
+            (SupervisorOrder::AreYouWell, _) => self.say_when_well(),
+            (SupervisorOrder::Reloads(reloads), _) => self.admin.facts().reload = reloads,
+            (SupervisorOrder::Validations(number, validations), _) => {
+                let set = self.inheritance.authorities.set(validations);
+                set.unwrap_or_else(|why| {
+                    drop(say(&self.channel, &WorkerAnswer::warned(vec![why])))
+                });
+                say(&self.channel, &WorkerAnswer::Answering(number))?;
+            }
+            (SupervisorOrder::Acme(status), _) => self.admin.facts().acme = status,
+            (SupervisorOrder::Keys(status), _) => self.admin.facts().keys = status,
+            (SupervisorOrder::Notify(text), _) => self.cluster.notify(text),
+            (SupervisorOrder::Log, _) => {
                 let kept = shortage.map(|why| format!("the log goes where it went: {why}"));
-                kept.map_or(Ok(()), |why| say(&self.channel, &Answer::warned(vec![why])))?;
+                kept.map_or(Ok(()), |why| say(&self.channel, &WorkerAnswer::warned(vec![why])))?;
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
-                targets.for_each(|target| self.log.aim.set(target));
+                targets.for_each(|target| self.log.log_target.set(target));
             }
-            (Order::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
-            (Order::Pause, _) => self.pause().await?,
-            (Order::Accept(observed), _) => self.accept(&observed)?,
-            (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
+            (SupervisorOrder::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
+            (SupervisorOrder::Pause, _) => self.pause().await?,
+            (SupervisorOrder::Accept(observed), _) => self.accept(&observed)?,
+            (
+                SupervisorOrder::Drain { .. }
+                | SupervisorOrder::Enter(..)
+                | SupervisorOrder::Start(..)
+                | SupervisorOrder::Replace(_),
+                _,
+            ) => {
                 return Err(io::Error::other("the supervisor gave an order out of turn"));
             }
         }
@@ -228,7 +245,12 @@ impl Control {
     }
 
     /// Serves a new plan, or keeps the old one.
-    async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
+    async fn replace(
+        &mut self,
+        serve: ServeOrder,
+        bundle: Bundle,
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<()> {
         let serve = Arc::new(serve);
         let sessions = Sessions {
             inheritance: Arc::clone(&self.inheritance),
@@ -237,19 +259,21 @@ impl Control {
         };
         let mut built = match build(&self.channel, bundle, &serve, fds, sessions).await? {
             Ok(built) => built,
-            Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
+            Err(message) => {
+                return say(&self.channel, &WorkerAnswer::refused(serve.generation, message));
+            }
         };
         self.log_output = built.log_output.clone();
         if let Some(target) = built.descriptors.log.take() {
-            self.log.aim.set(Target::of(&self.log_output, target));
+            self.log.log_target.set(Target::of(&self.log_output, target));
         }
         let listeners = std::mem::take(&mut built.listeners);
-        self.plane.replace(built.plan.clone(), listeners);
+        self.data_plane.replace(built.plan.clone(), listeners);
         self.take_up(&serve, built)
     }
 
     /// Applies all that goes with a plan now served, and reports it to the supervisor.
-    fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
+    fn take_up(&mut self, serve: &ServeOrder, built: Built) -> io::Result<()> {
         if built.served.key_log.is_some() && !self.logs_keys {
             pass_keys_on(Arc::clone(&self.channel))?;
             self.logs_keys = true;
@@ -272,7 +296,7 @@ impl Control {
         // The rest of the old plan and of the bundle is large, and this is rare.
         drop(built.plan);
         usage::return_freed();
-        let ready = Answer::ready(serve.generation, built.warnings);
+        let ready = WorkerAnswer::ready(serve.generation, built.warnings);
         say(&self.channel, &ready)
     }
 
@@ -284,7 +308,7 @@ impl Control {
         if warnings.is_empty() {
             return Ok(());
         }
-        say(&self.channel, &Answer::warned(warnings))
+        say(&self.channel, &WorkerAnswer::warned(warnings))
     }
 
     /// Reports if nobody reads the log, or no descriptor is left.
@@ -292,7 +316,7 @@ impl Control {
         let (now, note) = (Instant::now(), |why| self.admin.log_lost(0, why));
         let said = self.log.stalled(now, note).into_iter();
         let said: Vec<_> = said.chain(self.admin.lacks_descriptors(now)).collect();
-        if said.is_empty() { Ok(()) } else { say(&self.channel, &Answer::warned(said)) }
+        if said.is_empty() { Ok(()) } else { say(&self.channel, &WorkerAnswer::warned(said)) }
     }
 
     /// Reports health once every worker has answered. A stuck worker delays the report, and the
@@ -303,7 +327,7 @@ impl Control {
             admin.workers.all_answer().await;
             let connections = admin.connections_open();
             // Without a supervisor this process ends.
-            let _ = say(&channel, &Answer::Alive { connections });
+            let _ = say(&channel, &WorkerAnswer::Alive { connections });
         });
     }
 
@@ -317,7 +341,7 @@ impl Control {
         if said.is_empty() {
             return Ok(());
         }
-        say(&self.channel, &Answer::said(said))
+        say(&self.channel, &WorkerAnswer::said(said))
     }
 
     /// Notes expiries for the status and the metrics, until the next look.
@@ -326,11 +350,11 @@ impl Control {
         self.look_at = Instant::now() + self.validity.pause(now);
     }
 
-    fn resolved(&self, resolved: &Resolved) {
+    fn resolved(&self, resolved: &ResolvedName) {
         self.cluster.resolved(resolved);
         for (service, server, target) in self.servers.named(resolved) {
             self.checks.set_addresses(service, server, &target.addresses);
-            self.plane.tell(service, server, &ServerNews::Target(Arc::new(target)));
+            self.data_plane.tell(service, server, &ServerNews::Target(Arc::new(target)));
         }
     }
 
@@ -339,7 +363,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let disabled = names.contains(&name);
             if disabled != self.disabled.contains(&name) {
-                self.plane.tell(service, server, &ServerNews::Disabled(disabled));
+                self.data_plane.tell(service, server, &ServerNews::Disabled(disabled));
             }
         }
         self.disabled.clone_from(&names);
@@ -352,7 +376,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let weight = weights.get(&name).copied();
             if weight != self.weights.get(&name).copied() {
-                self.plane.tell(service, server, &ServerNews::Weight(weight));
+                self.data_plane.tell(service, server, &ServerNews::Weight(weight));
             }
         }
         self.weights.clone_from(&weights);
@@ -361,12 +385,14 @@ impl Control {
 
     fn close_sessions(&self, name: &ServerName) {
         let all = self.servers.all().filter(|(_, _, one)| one == name);
-        all.for_each(|(service, server, _)| self.plane.tell(service, server, &ServerNews::Close));
+        all.for_each(|(service, server, _)| {
+            self.data_plane.tell(service, server, &ServerNews::Close)
+        });
     }
 
     fn checked(&self, report: &HealthReport) {
         let down = ServerNews::Checked(report.down.as_slice().into());
-        self.plane.tell(&report.service, report.server, &down);
+        self.data_plane.tell(&report.service, report.server, &down);
         if let Some(server) = self.servers.label(&report.service, report.server) {
             self.admin.server_noted(&server, report);
         }
@@ -380,17 +406,17 @@ impl Control {
         queue: &mut Orders,
     ) -> io::Result<()> {
         if is_replaced {
-            self.doors.close();
+            self.admin_descriptors.close();
             self.cluster.set(None)?;
         }
         self.admin.facts().is_draining = true;
-        self.plane.drain(time);
+        self.data_plane.drain(time);
         drop(self.checks);
-        let (plane, log, output) = (self.plane, self.log, self.log_output);
-        let (closer, servers) = (plane.session_closer(), self.servers);
-        let aim = log.aim.clone();
+        let (data_plane, log, output) = (self.data_plane, self.log, self.log_output);
+        let (closer, servers) = (data_plane.session_closer(), self.servers);
+        let log_target = log.log_target.clone();
         let finish = move || {
-            let ended = plane.join();
+            let ended = data_plane.join();
             (ended, log.finish(LOG_FLUSH_TIME_MAX))
         };
         let mut finished = spawn_blocking(finish);
@@ -402,15 +428,15 @@ impl Control {
                     say_keys(&self.channel, key_log::take_rest())?;
                     if !is_written {
                         let lost = vec![LINES_LOST.to_owned()];
-                        say(&self.channel, &Answer::warned(lost))?;
+                        say(&self.channel, &WorkerAnswer::warned(lost))?;
                     }
-                    return say(&self.channel, &Answer::Drained { cut });
+                    return say(&self.channel, &WorkerAnswer::Drained { cut });
                 }
                 received = queue.recv() => match received.transpose()? {
-                    Some(Received { order: Order::Log, fds, .. }) => {
-                        fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
+                    Some(ReceivedOrder { order: SupervisorOrder::Log, fds, .. }) => {
+                        fds.into_iter().for_each(|fd| log_target.set(Target::of(&output, fd)));
                     }
-                    Some(Received { order: Order::CloseSessions(name), .. }) => {
+                    Some(ReceivedOrder { order: SupervisorOrder::CloseSessions(name), .. }) => {
                         let all = servers.all().filter(|(_, _, one)| *one == name);
                         all.for_each(|(service, server, _)| closer.close(service, server));
                     }
@@ -437,7 +463,7 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
     if text.is_empty() && dropped == 0 {
         return Ok(());
     }
-    say(channel, &Answer::KeyLog { lines: text, dropped })
+    say(channel, &WorkerAnswer::KeyLog { lines: text, dropped })
 }
 
 /// Builds a plan beside the control thread, which meanwhile answers operators and signals life to
@@ -445,13 +471,13 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
 async fn build(
     channel: &Channel,
     bundle: Bundle,
-    serve: &Arc<Serve>,
+    serve: &Arc<ServeOrder>,
     fds: Vec<OwnedFd>,
     sessions: Sessions,
 ) -> io::Result<Result<Built, String>> {
     let serve = Arc::clone(serve);
     let work = move || super::plan::build(bundle, &serve, fds, &sessions);
-    with_signs(spawn_blocking(work), SIGN_INTERVAL, || say(channel, &Answer::Building)).await
+    with_signs(spawn_blocking(work), SIGN_INTERVAL, || say(channel, &WorkerAnswer::Building)).await
 }
 
 async fn with_signs<T>(
@@ -469,7 +495,7 @@ async fn with_signs<T>(
 
 fn admin_state(
     registry: &Arc<Registry>,
-    start: &Start,
+    start: &WorkerStart,
     (rights, usage): (Rights, Usage),
     built: &Built,
 ) -> Arc<AdminState> {
@@ -510,10 +536,10 @@ fn log_reporter(
     move |news| match news {
         LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
         LogNews::Recovered => admin.facts().log_failure = None,
-        LogNews::Away => drop(say(&channel, &Answer::LogAway)),
+        LogNews::Away => drop(say(&channel, &WorkerAnswer::LogAway)),
         // Without a supervisor this process ends.
         LogNews::Message(level, message) => {
-            drop(say(&channel, &Answer::said(vec![(level, message)])));
+            drop(say(&channel, &WorkerAnswer::said(vec![(level, message)])));
         }
     }
 }
@@ -522,73 +548,18 @@ fn log_reporter(
 fn passer_on(channel: &Arc<Channel>) -> PassOn {
     let channel = Arc::clone(channel);
     // Without a supervisor this process ends.
-    Arc::new(move |text| drop(say(&channel, &Answer::Notified(text))))
+    Arc::new(move |text| drop(say(&channel, &WorkerAnswer::Notified(text))))
 }
 
 /// Returns a function that sends other threads' messages to the operator, through the supervisor.
 fn sayer(channel: &Arc<Channel>) -> Say {
     let channel = Arc::clone(channel);
     Arc::new(move |warns, text| {
-        let answer = if warns { Answer::warned(vec![text]) } else { Answer::Note(text) };
+        let answer =
+            if warns { WorkerAnswer::warned(vec![text]) } else { WorkerAnswer::Note(text) };
         // Without a supervisor this process ends.
         drop(say(&channel, &answer));
     })
-}
-
-/// How long a worker process that is being replaced waits for handshakes in progress. New
-/// connections wait as long.
-const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
-
-/// Interval of the checks whether handshakes have ended.
-const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
-
-impl Control {
-    /// Leaves listeners and stored sessions to another worker process, when the handshakes in
-    /// progress have ended: later ones store nothing, and find nothing.
-    async fn pause(&self) -> io::Result<()> {
-        // Collected before accepting stops, because it takes time.
-        let observations = self.admin.observations();
-        self.plane.accept(false);
-        let until = Instant::now() + HANDSHAKE_TIME_MAX;
-        while self.plane.handshakes() > 0 && Instant::now() < until {
-            tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
-        }
-        self.resumption.let_go_of_sessions();
-        say(&self.channel, &Answer::Paused(observations))
-    }
-
-    /// Takes listeners and stored sessions over from another worker process, or back.
-    fn accept(&mut self, observed: &Observations) -> io::Result<()> {
-        self.resumption.take_over_sessions();
-        self.plane.accept(true);
-        if let Some(cluster) = self.waiting.take() {
-            self.admin.take_over(observed);
-            self.assume_down(&observed.servers);
-            self.doors.open(&self.admin)?;
-            self.cluster.set(cluster)?;
-        }
-        say(&self.channel, &Answer::Accepting)
-    }
-
-    /// Keeps servers that were down unused until their first check.
-    fn assume_down(&self, observed: &[ObservedServer]) {
-        let down = observed.iter().filter(|one| one.state == "down");
-        let down = down.filter_map(|one| Some((one.name(), one.cause.clone()?)));
-        let mut down: BTreeMap<_, _> = down.collect();
-        for (service, server, name) in self.servers.all() {
-            if self.checks.is_first_due(service, server)
-                && let Some(why) = down.remove(&name)
-            {
-                self.checked(&HealthReport {
-                    service: service.to_owned(),
-                    server,
-                    down: self.checks.addresses(service, server),
-                    up: false,
-                    why,
-                });
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::thread;
 use sys::channel::{Channel, DESCRIPTORS_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode};
+use crate::handover::{Bundle, ProcessMessageForm, Secret, SupervisorOrder, WorkerAnswer, decode};
 
 /// An order and the data sent with it.
-pub(super) struct Received {
-    pub(super) order: Order,
+pub(super) struct ReceivedOrder {
+    pub(super) order: SupervisorOrder,
     pub(super) fds: Vec<OwnedFd>,
     /// Number of the order's descriptors for which this process had no room.
     pub(super) missing: usize,
@@ -20,7 +20,7 @@ pub(super) struct Received {
     pub(super) bundle: Option<Bundle>,
 }
 
-impl Received {
+impl ReceivedOrder {
     /// Returns why the order cannot be carried out, if descriptors of it are missing.
     pub(super) fn shortage(&self) -> Option<String> {
         let (missing, all) = (self.missing, self.missing + self.fds.len());
@@ -37,7 +37,7 @@ impl Received {
 }
 
 /// Receives the next order; `None` = the supervisor is gone.
-pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
+pub(super) fn next(channel: &Channel) -> io::Result<Option<ReceivedOrder>> {
     let received = channel.receive_in_part(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)?;
     let Some(((bytes, fds), missing)) = received else {
         return Ok(None);
@@ -45,13 +45,13 @@ pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
     let bytes = Secret::new(bytes);
     let order = ProcessMessageForm::Json.decode(bytes.bytes())?;
     let bundle = match order {
-        Order::Start(..) | Order::Replace(_) => match bundle(channel)? {
+        SupervisorOrder::Start(..) | SupervisorOrder::Replace(_) => match bundle(channel)? {
             Some(bundle) => Some(bundle),
             None => return Ok(None),
         },
         _ => None,
     };
-    Ok(Some(Received { order, fds, missing, bundle }))
+    Ok(Some(ReceivedOrder { order, fds, missing, bundle }))
 }
 
 fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
@@ -63,7 +63,7 @@ fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
 }
 
 /// Orders as they arrive. An error is the last: the rest of the channel's data is unknown.
-pub(super) type Orders = UnboundedReceiver<io::Result<Received>>;
+pub(super) type Orders = UnboundedReceiver<io::Result<ReceivedOrder>>;
 
 /// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.
 pub(super) fn listen(channel: Arc<Channel>) -> io::Result<Orders> {
@@ -74,7 +74,7 @@ pub(super) fn listen(channel: Arc<Channel>) -> io::Result<Orders> {
     Ok(queue)
 }
 
-fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<Received>>) {
+fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<ReceivedOrder>>) {
     while let Some(received) = next(channel).transpose() {
         let is_last = received.is_err();
         if sender.send(received).is_err() || is_last {
@@ -83,6 +83,6 @@ fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<Received>>) {
     }
 }
 
-pub(super) fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
+pub(super) fn say(channel: &Channel, answer: &WorkerAnswer) -> io::Result<()> {
     channel.send(ProcessMessageForm::Json.encode(answer)?.bytes(), &[])
 }

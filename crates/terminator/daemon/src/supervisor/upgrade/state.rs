@@ -4,7 +4,7 @@
 //!
 //! Handles its format and the choice of versions. It is JSON, and its reader may be an older or a
 //! newer program: unknown fields are skipped, unless the state says that they must be understood.
-//! The format of orders to the earlier worker process (`handover::Order`) goes with it.
+//! The format of orders to the earlier worker process (`handover::SupervisorOrder`) goes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -263,7 +263,7 @@ impl SupervisorState {
 
 /// State and descriptors that are handed on, by their use.
 #[derive(Default)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedState {
     pub(crate) secret: Option<SessionKey>,
     pub(crate) last_number: u64,
     pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
@@ -290,7 +290,7 @@ pub(crate) struct InheritedImage {
     pub(crate) key_processes: Vec<OwnedFd>,
 }
 
-impl Inherited {
+impl InheritedState {
     /// Takes the admin listener, if it listens there.
     pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
         let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();
