@@ -1,10 +1,11 @@
-//! The page about each program: what each of its options is in Lariat.
+//! The page about each program: the equivalent in Lariat of each of its options.
 
 use std::fmt::Write as _;
 
 use crate::meanings::{Meaning, OldDefault, Predecessor, Sense, defaults_of};
 
-/// A list of more options shows a few, because its words say what the others are.
+/// Maximum of options shown in full. A longer list shows a few, because its text describes the
+/// others.
 const LISTED_MAX: usize = 12;
 const SHOWN: usize = 4;
 
@@ -13,7 +14,7 @@ const DONE: &str = "\n## Done in any case\n\nLariat does so without a setting, o
 const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked † \
                           refuses somebody: a service that would serve them is left out.\n\n";
 
-/// The page as Markdown, without its title.
+/// Returns the page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
         "[`lariat import {}`](../guide/moving.md) does this, and its report names each line.\n",
@@ -43,7 +44,7 @@ fn list(page: &mut String, groups: Vec<(String, Vec<&'static Meaning>)>) {
     }
 }
 
-/// The options of one kind of fate; those with the same fate stand together.
+/// Writes the options of one kind of outcome; options with the same outcome stand together.
 fn by_fate(
     of: Predecessor,
     fate: impl Fn(&Sense) -> Option<String>,
@@ -80,7 +81,7 @@ fn lacking(sense: &Sense) -> Option<String> {
     Some(format!("{}{remedy}", one_line(why)))
 }
 
-/// Names as code; of neighbours with the same first word, that word stands once.
+/// Formats names as code; neighbours with the same first word show that word once.
 fn names(options: &[&Meaning], listed_max: usize) -> String {
     let mut text = String::new();
     let mut section = String::new();
@@ -108,7 +109,7 @@ fn names(options: &[&Meaning], listed_max: usize) -> String {
     text
 }
 
-/// The mark of an option that refuses somebody.
+/// Returns the mark of an option that refuses clients or servers.
 fn mark(option: &Meaning) -> &'static str {
     match &option.sense {
         Sense::Lacks { guards, .. } if !guards.is_empty() => "†",
@@ -128,7 +129,7 @@ fn harmless(option: &Meaning) -> String {
     }
 }
 
-/// Words of which those that are keys are code.
+/// Formats text, with its keys as code.
 fn code_of_keys(keys: &str) -> String {
     let is_key = |word: &str| word.contains(['.', '-']) || word == "service";
     let code = |word: &str| match word.strip_suffix(',') {
