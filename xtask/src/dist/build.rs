@@ -50,8 +50,8 @@ impl Dist {
     /// Checks for faults that would show only after the build, which takes minutes.
     ///
     /// # Errors
-    /// Fails if the platform or the version cannot be packaged, or if Rust's library, the authorities or
-    /// tools for another processor than this host's are missing.
+    /// Fails if the platform or the version cannot be packaged, or if Rust's library, the
+    /// authorities or tools for another processor than this host's are missing.
     pub(super) fn check(&self) -> Result<()> {
         self.architectures()?;
         let begins = self.version.starts_with(|one: char| one.is_ascii_digit());
@@ -109,8 +109,7 @@ impl Dist {
     }
 
     /// Returns cargo's setting of that name for the platform, as a variable: the environment's
-    /// value, or, for another processor than this host's, the path of Debian's packages for that
-    /// machine.
+    /// value, or, for another processor than this host's, the `debian` one for that machine.
     pub(super) fn setting(
         &self,
         name: &str,

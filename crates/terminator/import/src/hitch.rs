@@ -73,7 +73,7 @@ impl HitchReading {
                 import.settings.insert(name, entry.statement.value());
             }
             match (entry.name(), &entry.block) {
-                // A file cannot name another, so that no circle arises.
+                // A file cannot name another, so this cannot loop.
                 (Some("--config"), _) => {
                     import.joined(&entry.statement, "the file", "");
                     self.take_file(import, Path::new(&entry.statement.value()));
