@@ -90,8 +90,7 @@ impl Wire {
     }
 }
 
-/// Returns the place to cut an input at, from its last two bytes: cases that read a prefix of the
-/// input do not use these.
+/// Returns the place to cut an input at, read from its end because parsers read its beginning.
 pub fn cut_of(bytes: &[u8]) -> usize {
     let place = bytes.last_chunk().map_or(0, |two| usize::from(u16::from_le_bytes(*two)));
     place.min(bytes.len())

@@ -3,8 +3,7 @@
 //! did not send.
 //!
 //! The server is the TLS library's own, so its flights are right; the script cuts, alters, drops,
-//! doubles and swaps their records and puts others between them. Or the script itself is the
-//! server's output.
+//! doubles and swaps their records and puts others between them. Or the server sends the script.
 #![no_main]
 
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! Any text as a configuration: no panic, the same result each time, and every refusal has a
-//! reason.
+//! Any text as a configuration: no panic, the same result each time, every refusal has a reason.
 //!
 //! Text that begins with `--` stands for flags, one on each line.
 #![no_main]

@@ -132,7 +132,7 @@ impl Talk {
         self.wire.drain(..self.wire.len() - rest);
     }
 
-    /// Asserts that the connection ends properly after any input.
+    /// Sends a proper last record, whatever was sent before.
     fn say_goodbye(&mut self) {
         let Connection { client, traffic, heard, .. } = &mut self.connection;
         let mut out = Vec::new();

@@ -57,8 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Returns the number of bytes sent in a step and in those that it asks for. `None` if the dialog
-/// is over.
+/// Returns the bytes sent in a step and in those that it asks for; `None` if the dialog is over.
 fn follow(
     dialog: &mut Dialog,
     step: impl FnOnce(&mut Dialog) -> Output,

@@ -62,8 +62,7 @@ fn check_sealed(session: &[u8]) {
     let Some(ticket) = HOSTS.ours.seal_ticket(session) else { return };
     match HOSTS.ours.open_ticket(&ticket) {
         Ok(opened) => assert_eq!(opened, session),
-        // The bytes are no session, or one of a client with a certificate, which the service does
-        // not want.
+        // No session, or one of a client with a certificate, which the service does not want.
         Err(miss) => {
             assert!(matches!(miss, ResumptionMiss::Foreign | ResumptionMiss::ClientCertificate))
         }

@@ -5,8 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelLogin, TunnelProtocol, TunnelStep};
 
-/// Passes the bytes in pieces of at most `piece`; returns the bytes sent, the end, and how many
-/// were taken.
+/// Passes the bytes in pieces of at most `piece`; returns the output, the end, and bytes taken.
 fn talk(
     tunnel: &Tunnel,
     bytes: &[u8],

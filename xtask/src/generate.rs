@@ -261,8 +261,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a summary whose links begin at the root instead of `docs`, and that lists itself as a
-/// page.
+/// Returns a summary whose links begin at the root, not `docs`, and that lists itself as a page.
 fn from_root(summary: &str) -> String {
     let pages = summary.replace("](", "](docs/");
     let pages = pages.replace("](docs/../", "](");

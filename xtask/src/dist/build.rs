@@ -224,8 +224,7 @@ fn missing(program: &str) -> String {
     }
 }
 
-/// Checks that programs are installed, because a missing one must not show after a build of
-/// minutes.
+/// Checks for programs, because a missing one must not show after a build of minutes.
 ///
 /// # Errors
 /// Lists every missing program with how to install it.

@@ -68,8 +68,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the canonical path of a folder that holds nothing but repositories, because its contents
-/// are lost.
+/// Returns the folder's canonical path if it holds only repositories, because it is replaced.
 fn replaceable(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let shown = folder.display();
@@ -144,8 +143,7 @@ fn apt(folder: &Path, key: &str) -> Result<()> {
     Ok(fs::remove_file(release)?)
 }
 
-/// Makes the dnf repository. Only the list of packages is signed, because it has the digest of
-/// each.
+/// Makes the dnf repository. It signs only the list of packages, which has the digest of each.
 fn dnf(folder: &Path, key: &str) -> Result<()> {
     run_all(Command::new("createrepo_c").arg("--quiet").arg(folder))?;
     let mut sign = Command::new("gpg");

@@ -109,8 +109,7 @@ fn put_compressed(dist: &Dist, to: &str, bytes: &[u8]) -> Result<()> {
     dist.gzip(&path, compressed.as_ref())
 }
 
-/// Prints by a program; one of another processor runs as in cargo, by `CARGO_TARGET_…_RUNNER` or
-/// QEMU.
+/// Writes a program's output; another processor's runs by `CARGO_TARGET_…_RUNNER`, or QEMU.
 fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()> {
     let runner = dist.setting("RUNNER", emulator).map_or_else(String::new, |(_, value)| value);
     let mut words = runner.split_whitespace().map(str::to_owned);

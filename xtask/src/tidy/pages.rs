@@ -106,8 +106,7 @@ fn headings(text: &str) -> HashSet<String> {
     names
 }
 
-/// Converts a heading to a link's form: letters and digits in lower case, and a hyphen for each
-/// blank.
+/// Converts a heading for links: letters and digits in lower case, a hyphen for each blank.
 fn heading_name(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     let name: String = kept.collect();

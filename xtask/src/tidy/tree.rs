@@ -163,16 +163,14 @@ impl RustSource {
         String::from_utf8(prose.collect()).expect("only code is replaced, byte by byte")
     }
 
-    /// Returns the folder of the file's package, `crates/shared/wire` or `tests`; empty if it has
-    /// none.
+    /// Returns the folder of the package, `crates/shared/wire` or `tests`; empty if none.
     pub(super) fn package(&self) -> &str {
         let depth = if self.path.starts_with("crates/") { 3 } else { 1 };
         let end = self.path.match_indices('/').nth(depth - 1).map_or(0, |(at, _)| at);
         &self.path[..end]
     }
 
-    /// Reports whether the file is code of a package, and no program that only tests or measures
-    /// it.
+    /// Reports whether the file is in a crate's `src`, and not in a folder of tests there.
     pub(super) fn is_in_src(&self) -> bool {
         let within = self.path.get(self.package().len()..).unwrap_or_default();
         within.starts_with("/src/")

@@ -26,8 +26,7 @@ impl Unfit {
         Self { why: why.into(), remedy: remedy.into() }
     }
 
-    /// Returns the reason to leave a service out because of an option that refuses clients or
-    /// servers.
+    /// Returns the reason to leave a service out because of an option that refuses somebody.
     pub(crate) fn refusal(guard: &Statement) -> Self {
         let Statement { place, option, .. } = guard;
         let option = format!("{option} {}", guard.value());

@@ -1,8 +1,7 @@
 //! Imports files and command lines of hitch and stud.
 //!
-//! Options of the top level are defaults of all frontends; each frontend, or group of frontends
-//! with equal options, becomes a service. Some options configure the process: the log, and the
-//! exchange of sessions among peers.
+//! Options of the top level are defaults of all frontends; each group of equal frontends becomes a
+//! service. Some options are for the process: the log, and the exchange of sessions among peers.
 
 mod frontend;
 mod syntax;

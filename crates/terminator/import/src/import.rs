@@ -21,8 +21,7 @@ use crate::source::{
 /// Finding for an option that another one replaces.
 const REPLACED: &str = "without effect: another option is used in its place";
 
-/// Finding for a replaced option of HAProxy, which may also belong to a section or server that is
-/// left out.
+/// Finding for HAProxy, where the option's section or server may also be left out.
 const REPLACED_OR_OUT: &str =
     "without effect: another option is used in its place, or its section or server is left out";
 
@@ -102,8 +101,7 @@ impl Import {
         service.find("front.listen")?.values.first()?.value.as_str()
     }
 
-    /// Returns the value of an option of hitch as it was written, by its name in the table of
-    /// meanings.
+    /// Returns the value of an option of hitch as written, by its name in the table.
     pub fn setting(&self, option: &str) -> Option<&str> {
         self.settings.get(option).map(String::as_str)
     }
@@ -383,8 +381,7 @@ impl Import {
         self.note(&of.place, option.trim(), Fate::LeftOut { why, remedy });
     }
 
-    /// Reports an option of the table that the importer's own code has written, with the table's
-    /// note.
+    /// Reports an option that the importer's own code has written, with the table's note.
     pub(crate) fn apply_joined(&mut self, meaning: &Meaning, written: &Statement) {
         if let Sense::Joined { keys, note } = meaning.sense {
             self.joined(written, keys, note);

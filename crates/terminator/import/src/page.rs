@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use crate::meanings::{Meaning, OldDefault, Predecessor, Sense, defaults_of};
 
-/// Maximum of options shown in full. A longer list shows a few, because its text describes the
-/// others.
+/// Maximum of options listed; a longer list shows a few, because its text describes the rest.
 const LISTED_MAX: usize = 12;
 const SHOWN: usize = 4;
 

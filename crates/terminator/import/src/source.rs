@@ -153,8 +153,7 @@ impl Statements {
         these
     }
 
-    /// Returns these options without those that a later one of the same name and word repeats, if
-    /// the name `is_single`.
+    /// Drops options that a later one of the same name and word repeats, if it `is_single`.
     pub(crate) fn without_repeated(&self, is_single: impl Fn(&str) -> bool) -> Self {
         let mut later = HashSet::new();
         let backwards = self.all.iter().rev();

@@ -1,5 +1,4 @@
-//! Imports files of stunnel: global options, which may be defaults of services, and a section for
-//! each service.
+//! Imports files of stunnel: global options, some of them defaults, and a section per service.
 
 mod section;
 mod service;

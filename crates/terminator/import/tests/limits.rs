@@ -1,5 +1,4 @@
-//! Files too large for any person's writing take no more time or memory than others, and are
-//! reported as a fault.
+//! Files that no person wrote take no more time or memory than others; a fault is reported.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

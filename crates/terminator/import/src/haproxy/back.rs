@@ -174,8 +174,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     }
 }
 
-/// Writes keys for all servers of a service, from the arguments of one; `false` if no key covers
-/// them.
+/// Writes keys for all servers, from the arguments of one; `false` if no key covers them.
 fn write(
     reading: &HaproxyReading,
     options: &Statements,

@@ -43,8 +43,7 @@ pub(super) struct HaproxyFront {
     pub(super) alpn: Option<Statement>,
 }
 
-/// Reads the listeners of a section, and the first option that refuses clients in a way that no key
-/// covers.
+/// Reads a section's listeners, and the first refusal of clients that no key covers.
 pub(super) fn read(
     reading: &HaproxyReading,
     options: &Statements,
@@ -335,8 +334,7 @@ struct CertificateLine {
 }
 
 impl CertificateLine {
-    /// Returns the line's argument that refuses clients without a certificate of an accepted
-    /// authority.
+    /// Returns the line's own argument that refuses clients by their certificates.
     fn refusal(&self, arguments: &Statements) -> Option<Statement> {
         let verifies = arguments.value("bind verify").is_some_and(|mode| mode != "none");
         let names = ["bind verify", "bind ca-file", "bind crl-file", "bind ca-verify-file"];

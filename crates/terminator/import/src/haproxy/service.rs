@@ -337,8 +337,7 @@ impl HaproxyFrontend<'_> {
     }
 }
 
-/// Writes the ALPN protocols. HAProxy speaks HTTP/2 to clients when servers do not; Lariat does
-/// not.
+/// Writes ALPN. HAProxy speaks HTTP/2 to clients if servers do not; Lariat does not.
 fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import) {
     let key = "service.front.tls.alpn";
     let words: Vec<_> = split(&alpn.words).map(str::to_owned).collect();

@@ -277,8 +277,7 @@ pub(super) fn absolute(root: &Path, written: &mut Statement) {
     }
 }
 
-/// Returns a block's options over those of the block around it: of each directive only the inner
-/// ones.
+/// Merges a block's options with the outer block's; an inner directive replaces the outer ones.
 pub(super) fn within(outer: &Statements, inner: &Statements) -> Statements {
     let names: HashSet<_> = inner.iter().map(|(name, _)| name).collect();
     let has = |name| names.contains(name);

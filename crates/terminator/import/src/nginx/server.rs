@@ -304,8 +304,7 @@ impl ServerBlock<'_> {
         Ok(())
     }
 
-    /// Writes `allow` and `deny`, of which the first match counts. Returns whether keys cover them
-    /// all.
+    /// Writes `allow` and `deny`; the first match counts. Returns whether keys cover them.
     fn write_access(&self, import: &mut Import) -> bool {
         let is_rule = |name| name == "allow" || name == "deny";
         let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();

@@ -1,5 +1,4 @@
-//! Clients that a program refuses, and servers that it does not trust, stay refused after an
-//! import.
+//! Clients and servers that a program refuses stay refused after an import.
 
 use import::Predecessor;
 use testkit::authority::Authority;
