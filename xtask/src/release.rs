@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask supply` checks the rules of deny.toml about licences and sources. The same file is
 //! read by `cargo deny`, which also knows advisories and banned crates; this needs no network and
-//! no tool to install. Crates that only some of ours may name are restricted by `cargo xtask tidy`.
+//! no tool to install. `cargo xtask tidy` restricts which crates may import which others.
 
 use std::fs;
 use std::path::Path;

@@ -19,7 +19,7 @@ pub enum Fate {
     Mapped(String),
     /// A key covers the option, and something differs.
     Differs { key: String, difference: String },
-    /// The imported file does not cover the option.
+    /// The new configuration does not cover the option.
     Unmapped { why: String, remedy: String },
     /// A service would serve or trust others than before: it is a comment in the file.
     LeftOut { why: String, remedy: String },

@@ -373,7 +373,7 @@ fn write_keys(options: &Statements, of_front: bool, import: &mut Import) {
     }
 }
 
-/// Writes stickiness: returning clients go to the server they had before.
+/// Writes stickiness: returning clients go to their earlier server.
 fn write_sticks(options: &Statements, is_passthrough: bool, import: &mut Import) {
     let is_tls = |value: &str| value.replace(' ', "").contains("payload_lv(43,1");
     let remedy = "`balance = \"source\"`";

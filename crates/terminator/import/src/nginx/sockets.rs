@@ -19,7 +19,7 @@ struct Socket {
     owners: HashMap<String, (usize, usize)>,
 }
 
-/// All addresses.
+/// Addresses of all server blocks.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     all: BTreeMap<String, Socket>,
