@@ -12,7 +12,7 @@ use crate::key::{Default, Key, Kind, key};
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
-/// A key, and how its value is read. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
+/// A key, and how its value is read. `M` is [`RequiredMode`], [`OptionalMode`], [`ListMode`] or [`Switch`].
 pub struct KeyRow<T: 'static, M> {
     key: Key,
     reader: ValueReader<T>,
@@ -20,13 +20,13 @@ pub struct KeyRow<T: 'static, M> {
 }
 
 /// Mode of a row: the key must be written, or has a default.
-pub struct One;
+pub struct RequiredMode;
 
 /// Mode of a row: the key may be left out.
-pub struct Maybe;
+pub struct OptionalMode;
 
 /// Mode of a row: the key holds a list, which may be empty where it may be left out.
-pub struct Many;
+pub struct ListMode;
 
 /// Mode of a row: the key is off unless somebody turns it on.
 pub struct Switch;
@@ -44,30 +44,36 @@ const fn with<T, M>(key: Key, reader: ValueReader<T>) -> KeyRow<T, M> {
 }
 
 /// A row whose values are read by a function.
-pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
+pub const fn row<T>(
+    kind: Kind,
+    read: fn(&Value, &Key) -> Result<T, Problem>,
+) -> KeyRow<T, RequiredMode> {
     with(key("", kind), ValueReader::Function(read))
 }
 
 /// Text that a function reads; where a problem has no hint, the example is the hint.
-pub const fn parsed_by<T>(kind: Kind, read: fn(&str) -> Result<T, Problem>) -> KeyRow<T, One> {
+pub const fn parsed_by<T>(
+    kind: Kind,
+    read: fn(&str) -> Result<T, Problem>,
+) -> KeyRow<T, RequiredMode> {
     with(key("", kind), ValueReader::Text(read))
 }
 
 /// Free text; the word says what of.
-pub const fn text(what: &'static str) -> KeyRow<String, One> {
+pub const fn text(what: &'static str) -> KeyRow<String, RequiredMode> {
     row(Kind::Text(what), owned)
 }
 
-pub const fn path() -> KeyRow<String, One> {
+pub const fn path() -> KeyRow<String, RequiredMode> {
     row(Kind::Path, owned)
 }
 
 /// Networks, or files that list them.
-pub const fn networks() -> KeyRow<String, One> {
+pub const fn networks() -> KeyRow<String, RequiredMode> {
     row(Kind::Networks, owned)
 }
 
-pub const fn boolean() -> KeyRow<bool, One> {
+pub const fn boolean() -> KeyRow<bool, RequiredMode> {
     row(Kind::Boolean, read_boolean)
 }
 
@@ -76,20 +82,20 @@ pub const fn switch() -> KeyRow<bool, Switch> {
 }
 
 /// A whole number from `min` to `max`.
-pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
+pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, RequiredMode> {
     row(Kind::Count(min, max), read_count)
 }
 
 /// Bytes from `min` to `max`.
-pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
+pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, RequiredMode> {
     row(Kind::Size(min, max), read_size)
 }
 
-pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, One> {
+pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, RequiredMode> {
     row(Kind::Duration(min, max), read_duration)
 }
 
-pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
+pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, RequiredMode> {
     row(kind, parse)
 }
 
@@ -97,7 +103,7 @@ pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
 pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
-) -> KeyRow<T, One> {
+) -> KeyRow<T, RequiredMode> {
     with(key("", Kind::Choice(words)), ValueReader::Words(meanings, T::clone))
 }
 
@@ -123,19 +129,19 @@ macro_rules! choice {
     };
 }
 
-impl<T> KeyRow<T, One> {
+impl<T> KeyRow<T, RequiredMode> {
     /// With no value if nobody writes one; the words say what that means.
-    pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
+    pub const fn absent(self, meaning: &'static str) -> KeyRow<T, OptionalMode> {
         with(self.key.absent(meaning), self.reader)
     }
 
     /// With a list, as [`Key::many`].
-    pub const fn many(self) -> KeyRow<T, Many> {
+    pub const fn many(self) -> KeyRow<T, ListMode> {
         with(self.key.many(), self.reader)
     }
 
     /// With a list of its kind, an element a flag: they may hold commas.
-    pub const fn repeated(self) -> KeyRow<T, Many> {
+    pub const fn repeated(self) -> KeyRow<T, ListMode> {
         with(Key { many: true, ..self.key }, self.reader)
     }
 
@@ -144,14 +150,14 @@ impl<T> KeyRow<T, One> {
     }
 }
 
-impl<T> KeyRow<T, Maybe> {
+impl<T> KeyRow<T, OptionalMode> {
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, Option<T>> {
         let read = |value: &Value, key: &Key| self.reader.read(value, key);
         place.field(if place.is_written() { place.one(read).map(Some) } else { Some(None) })
     }
 }
 
-impl<T> KeyRow<T, Many> {
+impl<T> KeyRow<T, ListMode> {
     /// With an empty list if nobody writes one; the words say what that means.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.key = self.key.absent(meaning);

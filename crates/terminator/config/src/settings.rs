@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 /// Everything that a configuration says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub plane: proxy::options::Options,
+    pub data_plane: proxy::options::Options,
     pub process: ProcessOptions,
     /// When it is read again.
     pub reload: ReloadOptions,

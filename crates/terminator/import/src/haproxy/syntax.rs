@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::meanings::{self, Meaning, Predecessor};
+use crate::meanings::{self, OptionMeaning, Predecessor};
 use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement, Statements};
 
 /// Looks a variable up. Fails with the reason why no more variables are expanded.
@@ -201,7 +201,7 @@ pub(super) enum HaproxyPlace {
     /// The last of `sections`.
     Proxy,
     /// Section that is not a service.
-    Other(&'static Meaning),
+    Other(&'static OptionMeaning),
 }
 
 /// Section `defaults`, `frontend`, `backend` or `listen`.
@@ -278,7 +278,7 @@ impl HaproxyReading {
 }
 
 /// Returns the meaning of a keyword with its scope.
-pub(super) fn find(name: &str) -> Option<&'static Meaning> {
+pub(super) fn find(name: &str) -> Option<&'static OptionMeaning> {
     meanings::find(Predecessor::Haproxy, name)
 }
 
