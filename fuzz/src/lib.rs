@@ -1,5 +1,5 @@
-//! Bytes on their way between two sides, and what a script does to the TLS records in them; and a
-//! connection that they come to.
+//! Bytes in transit between two sides, scripted changes of the TLS records in them, and a
+//! connection that receives them.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub const DISTURBANCES: u8 = 6;
 pub struct Wire(pub VecDeque<u8>);
 
 impl Wire {
-    /// Does one of [`DISTURBANCES`] things to what is on its way.
+    /// Applies one of [`DISTURBANCES`] changes to the bytes in transit.
     pub fn disturb(&mut self, action: u8, a: u8, b: u8) {
         match action % DISTURBANCES {
             0 => self.alter(usize::from(u16::from_le_bytes([a, b])), b),
@@ -55,7 +55,7 @@ impl Wire {
         }
     }
 
-    /// Moves what there is room for, and at most so much; how much that was.
+    /// Moves at most `most` bytes into `room`; returns their number.
     pub fn deliver(&mut self, room: &mut [u8], most: usize) -> usize {
         let count = most.min(self.0.len()).min(room.len());
         for (to, from) in room.iter_mut().zip(self.0.drain(..count)) {
@@ -71,7 +71,7 @@ impl Wire {
         }
     }
 
-    /// The first record, as far as it is there.
+    /// Takes the first record, as far as it has arrived.
     fn take_record(&mut self) -> Vec<u8> {
         let mut header = [0; HEADER_BYTES];
         let there = self.0.len().min(HEADER_BYTES);
@@ -84,19 +84,19 @@ impl Wire {
         self.0.drain(..end).collect()
     }
 
-    /// Puts a record before all that is on its way.
+    /// Puts a record before all bytes in transit.
     pub fn put(&mut self, record: &[u8]) {
         record.iter().rev().for_each(|byte| self.0.push_front(*byte));
     }
 }
 
-/// The place to cut an input at: its end says, since what follows what is read is not part of it.
+/// Returns the place to cut an input at, read from its end because parsers read its beginning.
 pub fn cut_of(bytes: &[u8]) -> usize {
     let place = bytes.last_chunk().map_or(0, |two| usize::from(u16::from_le_bytes(*two)));
     place.min(bytes.len())
 }
 
-/// The settings of a service that terminates TLS, or originates it.
+/// Returns the settings of a service that terminates TLS, or originates it.
 pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
     Rc::new(Settings {
         ja4: false,
@@ -119,12 +119,12 @@ pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
     })
 }
 
-/// A connection under test, with a time of its own.
+/// Connection under test, with its own clock.
 pub struct Subject {
     pub flow: Flow,
     pub pool: Pool,
     pub now: Instant,
-    /// Bytes that are on their way to it from the side that speaks TLS.
+    /// Bytes in transit to the connection from the side that speaks TLS.
     pub wire: Wire,
     closes: usize,
 }
@@ -146,7 +146,7 @@ impl Subject {
         self.flow.handle(event, self.now, &mut self.pool);
     }
 
-    /// The next action that is not the same for all.
+    /// Returns the next action that differs between targets; performs the others.
     pub fn next_action(&mut self) -> Option<Action> {
         loop {
             match self.flow.poll_action()? {
@@ -157,7 +157,7 @@ impl Subject {
         }
     }
 
-    /// The client leaves, if nothing else has ended the connection.
+    /// Ends the client's connection, if nothing else has ended it.
     pub fn leave(&mut self) {
         if !self.flow.is_over() {
             self.handle(Event::FrontFailed);

@@ -1,9 +1,9 @@
-//! Any script of what happens to a server's flights on a connection whose TLS we originate: no
-//! panic, an end with one reason, every buffer given back, and nobody gets a byte that the other
-//! side did not send.
+//! Any script of changes to a server's flights on a connection whose TLS Lariat originates: no
+//! panic, an end with one reason, every buffer returned, and nobody gets a byte that the other side
+//! did not send.
 //!
 //! The server is the TLS library's own, so its flights are right; the script cuts, alters, drops,
-//! doubles and swaps their records and puts others between them. Or the script is what it sends.
+//! doubles and swaps their records and puts others between them. Or the server sends the script.
 #![no_main]
 
 use std::rc::Rc;
@@ -26,9 +26,9 @@ use tls::options::{
 use tls::policy::SuiteOrder;
 
 const STEPS_MAX: usize = 200;
-/// Rounds until nothing more happens.
+/// Maximum of rounds until nothing more happens.
 const ROUNDS_MAX: usize = 1000;
-/// Servers that are tried for one connection.
+/// Maximum number of servers tried for one connection.
 const SERVERS_MAX: usize = 3;
 const REPLY: [u8; 30_000] = [9; 30_000];
 
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         let settings = stage.settings();
         if flags & 8 != 0 {
-            // A session to resume.
+            // Yields a session to resume.
             let mut first = Play::new(&settings, &choice);
             first.settle();
             assert_eq!(first.got_by_client.len(), REPLY.len(), "it is served");
@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// Keys and certificates that all runs share, because making them is slow.
 struct Stage {
     client: ClientOptions,
-    /// In both versions, easy to please and not.
+    /// Servers of both versions, lenient and strict.
     choices: [TlsServerChoice; 4],
 }
 
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// Without sessions of a run before.
+    /// Returns settings without sessions of earlier runs.
     fn settings(&self) -> Rc<Settings> {
         let order = SuiteOrder::default();
         let built = Client::build(&self.client, "web", &[None], &order);
@@ -118,7 +118,7 @@ impl Stage {
 struct Play<'c> {
     subject: Subject,
     choice: &'c TlsServerChoice,
-    /// The server that is connected, unless the script is what it says.
+    /// Connected server, unless the script is its output.
     server: Option<TlsServer>,
     servers: usize,
     is_server_broken: bool,
@@ -168,7 +168,7 @@ impl<'c> Play<'c> {
         }
     }
 
-    /// The script is what the server sends, cut into pieces.
+    /// Sends the script as the server's output, cut into pieces.
     fn hear_from_server(&mut self, script: &[u8]) {
         self.server = None;
         for piece in script.chunks(1000) {
@@ -179,7 +179,7 @@ impl<'c> Play<'c> {
         self.assert_own_bytes();
     }
 
-    /// All that is on its way comes through, both ways, until nothing more happens.
+    /// Delivers all bytes in transit, both ways, until nothing more happens.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = (self.got_by_client.len(), self.got_by_server.len());
@@ -196,7 +196,7 @@ impl<'c> Play<'c> {
         }
     }
 
-    /// Puts what the server wants to say on its way; whether there was anything.
+    /// Puts the server's output in transit; returns whether there was any.
     fn fetch(&mut self) -> bool {
         let wire = self.server.as_mut().map(TlsServer::take_wire);
         let wire = wire.unwrap_or_default();
@@ -204,7 +204,7 @@ impl<'c> Play<'c> {
         !wire.is_empty()
     }
 
-    /// The server gets all pending bytes, and at most `most` of its own arrive.
+    /// Gives all pending bytes to the server, and delivers at most `most` of the server's.
     fn exchange(&mut self, most: usize) {
         let pending = self.subject.flow.back_pending().concat();
         if !pending.is_empty() {
@@ -229,7 +229,7 @@ impl<'c> Play<'c> {
         }));
     }
 
-    /// The client hears what there is.
+    /// Gives all pending bytes to the client.
     fn hear_client(&mut self) {
         let bytes = self.subject.flow.front_pending().to_vec();
         if !bytes.is_empty() {
@@ -255,7 +255,7 @@ impl<'c> Play<'c> {
         }
     }
 
-    /// The server's stream ends in one of the ways that there are.
+    /// Ends the server's stream in one of four ways.
     fn end_server(&mut self, how: usize) {
         match how % 4 {
             0 => self.subject.handle(Event::BackReceived(ReceiveResult::End)),
@@ -290,7 +290,7 @@ impl<'c> Play<'c> {
             return self.subject.handle(Event::DialFailed(fault));
         }
         self.is_server_broken = false;
-        // What was said to one that failed in its handshake was none of the client's.
+        // A server whose handshake failed received no bytes of the client.
         self.server = Some(self.choice.accept());
         self.subject.handle(Event::ServerChosen { server: 0, is_local: false });
         self.subject.handle(Event::BackConnected);
@@ -303,7 +303,7 @@ impl<'c> Play<'c> {
         assert!(REPLY.starts_with(&self.got_by_client));
     }
 
-    /// Whatever happened, the client's leaving ends it.
+    /// Asserts that the end of the client ends the connection in any case.
     fn finish(&mut self) {
         self.assert_own_bytes();
         self.subject.leave();

@@ -1,7 +1,7 @@
 //! Files of certificates and folders of them: known blocks, mixed, joined, cut and changed.
 //!
-//! Whatever comes, nothing panics, a whole block is never lost in silence, and a folder that a
-//! recorder has seen gives the same when it is read from the recording.
+//! For any input, nothing panics, a whole block is never lost in silence, and a folder that a
+//! recorder has read gives the same when it is read from the recording.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use tls::certificate::Certificate;
 use tls::certificate::pem;
 use tls::options::CertificateSource;
 
-/// Blocks and what stands between them, each picked by a byte.
+/// Blocks and the text between them, each picked by a byte.
 static PARTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let root = Authority::root("root");
     let [one, other] = ["a.example", "b.example"].map(|name| root.leaf(&[name]).issue());
@@ -39,8 +39,8 @@ static PARTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     parts
 });
 
-/// The text that bytes stand for: 0xff is followed by a byte to be taken as it is, 0xfe takes the
-/// last byte away, and others pick a part.
+/// Decodes bytes to text: the byte after 0xff is copied, 0xfe removes the last byte, and others
+/// pick a part.
 fn text(bytes: &[u8]) -> Vec<u8> {
     let (mut text, mut bytes) = (Vec::new(), bytes.iter());
     while let Some(byte) = bytes.next() {
@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
     let mut folder = Recording::default();
     let path = |name: &str| format!("/d/{name}").into();
     for (name, file) in names.iter().zip(&files) {
-        // What begins a line as a certificate does is a block, or the file is an error.
+        // A line that begins like a certificate is a block, or the file is an error.
         if let Ok(blocks) = pem::read(file) {
             let begun = file.windows(12).filter(|part| part == b"\n-----BEGIN C");
             assert!(blocks.len() >= begun.count());

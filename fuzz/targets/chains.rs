@@ -1,7 +1,7 @@
 //! Any chain of certificates of a few authorities with two keys each: it is accepted only if a path
 //! of right signatures leads to the trusted one, and then always, unless there are too many.
 //!
-//! The cost is bounded by the runner's time for an input: unbounded, such chains take seconds.
+//! The runner's time limit for an input bounds the cost: unbounded, such chains take seconds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,16 +11,16 @@ use tls::options::PemSource;
 use tls::verify::BareVerifier;
 use wire::certificate_chain::{INTERMEDIATES_MAX, intermediates};
 
-/// The first is trusted, by its first key.
+/// Authorities; the first is trusted, by its first key.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const CERTIFICATES_MAX: usize = 200;
-/// When all certificates of the tests are valid.
+/// Time at which all certificates of the tests are valid.
 const NOW: u64 = 1_782_000_000;
 
-/// An authority, and which of its keys.
+/// Authority, and the index of its key.
 type Signer = (usize, usize);
 
-/// Whose key a certificate has, and who has signed it.
+/// Key of a certificate, and its signer.
 #[derive(Clone, Copy)]
 struct Link {
     key: Signer,
@@ -74,7 +74,7 @@ fn number_of(signer: Signer) -> usize {
     signer.0 * 2 + signer.1
 }
 
-/// Whether right signatures lead from what this one has signed to the trusted one.
+/// Reports whether right signatures lead from certificates of this signer to the trusted authority.
 fn leads(signer: Signer, links: &[Link]) -> bool {
     let mut reached = vec![signer];
     let mut next = 0;
@@ -94,7 +94,7 @@ fn leads(signer: Signer, links: &[Link]) -> bool {
 struct Stage {
     verifier: BareVerifier,
     leaves: Vec<Vec<u8>>,
-    /// By their key, and by who has signed them.
+    /// Certificates by their key, and by their signer.
     certificates: Vec<Vec<Vec<u8>>>,
 }
 

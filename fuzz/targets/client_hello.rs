@@ -1,4 +1,4 @@
-//! Any bytes as a connection's first: no panic, and the same answer however they arrive.
+//! Any bytes as a connection's first: no panic, and the same result for every cut.
 #![no_main]
 
 use fuzz::cut_of;
@@ -48,7 +48,7 @@ fn ask_everything(hello: &ClientHello<'_>) {
     assert!(numbers.iter().sum::<usize>() <= hello.body().len());
 }
 
-/// The same message in two records says the same.
+/// Checks that a message in two records parses as in one.
 fn check_cut_in_two(hello: &ClientHello<'_>, cut: usize) {
     let length = u32::try_from(hello.body().len()).expect("a hello is at most 16 KiB");
     let mut message = length.to_be_bytes().to_vec();

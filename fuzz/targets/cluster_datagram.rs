@@ -1,4 +1,4 @@
-//! Any bytes as a datagram of a cluster's peers: no panic, and what was read is written alike.
+//! Any bytes as a datagram of a cluster's peers: no panic, and a parsed message is written alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(header) = Header::read(bytes) {
         assert_eq!(header.to_bytes(), bytes[..HEADER_BYTES]);
     }
-    // What stands behind a header is read when it was decrypted.
+    // The body behind a header is parsed after decryption.
     let body = bytes.get(HEADER_BYTES..).unwrap_or(bytes);
     let Ok(messages) = Message::read_all(body) else { return };
     assert_eq!(messages.iter().map(Message::bytes).sum::<usize>(), body.len());

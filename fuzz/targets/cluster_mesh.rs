@@ -1,5 +1,5 @@
-//! Anything that peers say, decrypted, in any order: no panic, what is sent fits a datagram and
-//! goes to peers alone, and sessions that come in parts take bounded room.
+//! Any messages of peers, decrypted, in any order: no panic, each datagram sent has a legal size
+//! and goes to a peer, and sessions that arrive in parts take bounded memory.
 #![no_main]
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use wire::cluster::{
 };
 use zeroize::Zeroizing;
 
-/// A cipher by which all is authentic: the fuzzer has the secret.
+/// Cipher that accepts everything as authentic, because the fuzzer has the secret.
 #[derive(Debug)]
 struct Clear;
 
@@ -40,7 +40,7 @@ impl DatagramCipher for Clear {
     }
 }
 
-/// A cache that has each session whose key begins with an even byte, longer than a datagram.
+/// Cache that has each session whose key begins with an even byte, longer than a datagram.
 struct Sessions(Cell<usize>);
 
 impl LocalSessions for Sessions {
@@ -117,7 +117,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         let mut datagram = [&header.to_bytes(), body, &[0; TAG_BYTES]].concat();
         let from = place(head & 3);
-        // Why it was dropped is counted.
+        // The mesh counts the reason of a drop.
         let _ = mesh.receive(&mut datagram, from, moment, &sessions);
         if let Some(key) = body.get(..32).and_then(Key::new) {
             mesh.fetch(key, sequence, moment);
@@ -131,7 +131,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(!matches!(target, Target::One(to) if !is_peer(to)));
         }
     }
-    // Who waits is answered.
+    // Waiting requests are answered.
     moment.now += Duration::from_secs(1);
     mesh.tick(moment, &sessions);
     while let Some((_, tier)) = mesh.poll_fetched() {

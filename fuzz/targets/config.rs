@@ -1,6 +1,6 @@
-//! Any text as a configuration: no panic, the same answer each time, and every refusal says why.
+//! Any text as a configuration: no panic, the same result each time, every refusal has a reason.
 //!
-//! Text that begins with `--` stands for flags, one a line.
+//! Text that begins with `--` stands for flags, one on each line.
 #![no_main]
 
 use config::{Diagnostic, Recording, Severity, TypedConfiguration, load};
@@ -35,7 +35,7 @@ fn source(text: &str) -> TypedConfiguration {
     TypedConfiguration::Flags(text.lines().map(flag).collect())
 }
 
-/// Files that a configuration may name; all else is missing.
+/// Returns the files that a configuration may name; all others are missing.
 fn files() -> Recording {
     let mut files = Recording::default();
     for name in ["site.pem", "site.crt", "site.key", "site.ocsp", "clients.pem", "clients.crl"] {

@@ -1,6 +1,5 @@
-//! Any bytes as what is encrypted within any hello, as a list of configurations, as a server's
-//! first bytes, and as the name of a key in a token: no panic, and no answer depends on how bytes
-//! arrive.
+//! Any bytes as the encrypted part of any hello, as a list of configurations, as a server's first
+//! bytes, and as the name of a key in a token: no panic, and the same result for every cut.
 #![no_main]
 
 use fuzz::cut_of;

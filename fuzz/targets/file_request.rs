@@ -1,6 +1,6 @@
-//! Any bytes as requests for files: no panic, nothing asked for that is not beneath the root, no
-//! range that is not in the file, every response as long as it says, and the same answers
-//! however bytes come and go.
+//! Any bytes as requests for files: no panic, no path outside of the root, no range outside of the
+//! file, every response as long as it declares, and the same responses for every cut of input and
+//! output.
 //!
 //! The first byte of the input chooses the options, the second the pace; the rest are requests.
 #![no_main]
@@ -18,15 +18,15 @@ use wire::http::{ContentEnd, ResponseHead};
 /// Lengths of files; the last is longer than any.
 const LENGTHS: [u64; 5] = [0, 1, 10, 5000, u64::MAX];
 
-/// Bytes that may come between two responses, and is taken for the end of the former.
+/// Bytes that may come between two responses, and are taken for the end of the former.
 const INVITATION: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The parts of a response as it went out.
+/// Parts of a response as it was sent.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Response {
     status: u16,
     bytes: Vec<u8>,
-    /// Ranges of files: where each begins, and its length. Neighbours are joined.
+    /// Ranges of files: start and length of each. Adjacent ones are joined.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
     at_once.responses.iter().for_each(check);
 });
 
-/// How much goes at once: all of it, or what chance says.
+/// Number of bytes moved at once: all of them, or a random number.
 struct Pace(Option<u32>);
 
 impl Pace {
@@ -114,7 +114,7 @@ impl Talk {
                 Output::Bytes(bytes) => {
                     let sent = pace.of(bytes.len() as u64);
                     let bytes = &bytes[..sent as usize];
-                    // Before the first response there may be an invitation.
+                    // An interim response may precede the first response.
                     if let Some(response) = self.heard.responses.last_mut() {
                         response.bytes.extend(bytes);
                     }
@@ -191,7 +191,7 @@ fn found_at(path: &[u8]) -> FileLookup {
     }
 }
 
-/// A response is as long as it says, or it is a head alone.
+/// Checks that a response is as long as it declares, or is a head alone.
 fn check(response: &Response) {
     let Ok(Some(head)) = ResponseHead::parse(&response.bytes, usize::MAX, false) else {
         panic!("no head: {response:?}");

@@ -1,5 +1,5 @@
-//! Any script of what happens to a client's flights: no panic, an end with one reason, every buffer
-//! given back, and nobody gets a byte that the other side did not send.
+//! Any script of changes to a client's flights: no panic, an end with one reason, every buffer
+//! returned, and nobody gets a byte that the other side did not send.
 //!
 //! The client is the TLS library's own, so its flights are right; the script cuts, alters, drops,
 //! doubles and swaps their records and puts others between them.
@@ -21,7 +21,7 @@ use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
 
 const STEPS_MAX: usize = 200;
-/// Rounds until nothing more happens.
+/// Maximum of rounds until nothing more happens.
 const ROUNDS_MAX: usize = 1000;
 const EARLY_BYTES_MAX: u32 = 40_000;
 const REPLY: [u8; 3000] = [9; 3000];
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     STAGE.with(|(settings, authority_pem)| {
         let choice = ClientChoice::new(authority_pem, flags & 1 == 0, &[]).with_early_data();
         if flags & 2 != 0 {
-            // A session, and with it early data.
+            // Yields a session, and with it early data.
             let mut first = Play::new(settings, &choice);
             first.settle();
             first.finish();
@@ -58,9 +58,9 @@ fuzz_target!(|bytes: &[u8]| {
 struct Play {
     subject: Subject,
     client: Client,
-    /// Bytes that the client has put into its stream.
+    /// Number of bytes that the client has written.
     sent: Vec<u8>,
-    /// How much of it is early data, which may be refused.
+    /// Number of those in early data, which may be refused.
     early: usize,
     got_by_client: Vec<u8>,
     is_client_broken: bool,
@@ -103,7 +103,7 @@ impl Play {
         }
     }
 
-    /// All that is on its way comes through, both ways, until nothing more happens.
+    /// Delivers all bytes in transit, both ways, until nothing more happens.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = (self.got_by_client.len(), self.got_by_server.len());
@@ -141,7 +141,7 @@ impl Play {
         }
     }
 
-    /// The server says something, and the client hears what there is.
+    /// Sends bytes of the server, and gives the pending bytes to the client.
     fn say(&mut self, most: usize) {
         self.relay(most);
         let bytes = self.subject.flow.front_pending().to_vec();
@@ -202,7 +202,7 @@ impl Play {
 
     fn update_keys(&mut self) {
         if self.client.is_established() && !self.is_client_broken {
-            // TLS 1.2 has none.
+            // TLS 1.2 has no key update.
             let _refused = self.client.update_keys();
         }
     }
@@ -213,7 +213,7 @@ impl Play {
         assert!(REPLY.starts_with(&self.got_by_client));
     }
 
-    /// Whatever happened, the client's leaving ends it.
+    /// Asserts that the end of the client ends the connection in any case.
     fn finish(&mut self) {
         self.assert_own_bytes();
         self.subject.leave();

@@ -1,6 +1,6 @@
 //! Any text as a file of another program: no panic, TOML as the outcome, and the same each time.
 //!
-//! The first byte says whose file it is. Files that it includes have the same text.
+//! The first byte chooses the program. Files that the text includes have the same text.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
     Corpus::Keep
 });
 
-/// Every file has this text, and every directory one file.
+/// Files that all have this text; every directory has one file.
 struct Echo<'t>(&'t str);
 
 impl SourceFiles for Echo<'_> {

@@ -1,5 +1,5 @@
-//! Any bytes as a PROXY header: no panic, the same answer however they arrive, and what was read
-//! can be written and read again.
+//! Any bytes as a PROXY header: no panic, the same result for every cut, and a parsed header can be
+//! written and read again.
 #![no_main]
 
 use fuzz::cut_of;
@@ -38,7 +38,7 @@ fn check_rewritten(header: &Header<'_>) {
     let mut wire = Vec::new();
     assert_eq!(again.write(&mut wire), Ok(()));
     let Ok(Some(parsed)) = read(&wire) else {
-        // The checksum may have made it longer than what is read.
+        // The checksum may have made the header longer than the parser's limit.
         assert!(wire.len() > wire::proxy_header::HEADER_BYTES_MAX);
         return;
     };

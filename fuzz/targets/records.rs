@@ -1,5 +1,5 @@
-//! Anything that a client can put on an established connection: no panic, and nothing is heard as
-//! data that the client did not say, in its order.
+//! Any bytes that a client can send on an established connection: no panic, and only data that the
+//! client sent is received, in its order.
 //!
 //! The input is a script: records under the right key with any type, content and padding, altered
 //! records, changes of key, junk, and replies.
@@ -16,7 +16,7 @@ mod connection;
 
 use connection::{Connection, PeerEvent, SUITES, Service};
 
-/// Steps of one script: a client that says nothing but what is legal goes on for ever.
+/// Maximum steps of a script, because a client that sends only legal records never ends.
 const STEPS_MAX: usize = 200;
 
 static SERVICE: LazyLock<Service> = LazyLock::new(Service::new);
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
     talk.say_goodbye();
 });
 
-/// One step of the script.
+/// Step of the script.
 #[derive(Debug)]
 enum Step<'b> {
     Say { kind: u8, content: Vec<u8>, padding: usize },
@@ -76,11 +76,11 @@ impl<'b> Step<'b> {
     }
 }
 
-/// A connection, and what is on its way to it: not yet a whole record.
+/// Connection, and the bytes in transit to it: less than a whole record.
 struct Talk {
     connection: Connection,
     wire: Vec<u8>,
-    /// The data of records that were said under the right key.
+    /// Data of records that were sent under the right key.
     said: Vec<Vec<u8>>,
 }
 
@@ -132,7 +132,7 @@ impl Talk {
         self.wire.drain(..self.wire.len() - rest);
     }
 
-    /// Whatever came, the last words are right.
+    /// Sends a proper last record, whatever was sent before.
     fn say_goodbye(&mut self) {
         let Connection { client, traffic, heard, .. } = &mut self.connection;
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Any bytes as a server's first, passing by: no panic, and the same session however they are cut,
-//! by id or by ticket.
+//! Any bytes as a server's first, passed through: no panic, and the same session for every cut, by
+//! id or by ticket.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let mut names = names.iter().flatten();
         assert!(names.all(|name| (1..=32).contains(&name.as_bytes().len())));
     }
-    // The last byte says how to cut; it is a part of the stream as well.
+    // The last byte chooses the cut; it is a part of the stream as well.
     let size = bytes.last().map_or(1, |last| usize::from(*last).max(1));
     let mut watch = ServerHelloReader::default();
     let mut pieces = bytes.chunks(size).map(|piece| watch.take(piece));

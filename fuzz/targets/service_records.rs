@@ -1,4 +1,4 @@
-//! Any bytes as a name server's answer: no panic, and what is read could be a server.
+//! Any bytes as a name server's answer: no panic, and each parsed target could be a server.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes from a client and a server to the dialog of any dialect: no panic, and what goes out
-//! is bounded by what came in.
+//! Any bytes from a client and a server to the dialog of any dialect: no panic, and the size of the
+//! output is bounded by that of the input.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,16 +7,16 @@ use wire::starttls::{
     Dialect, Dialog, DialogAction, HostNames, Output, PasswordTask, Policy, StarttlsSides,
 };
 
-/// Bytes that a dialog says by itself for one piece, at the most: refusals of all lines in it are
+/// Maximum bytes that a dialog sends by itself for one piece: refusals of all lines in it are
 /// counted by their bytes.
 const OWN_BYTES_MAX: usize = 4096;
 
-/// The longest refusal for the shortest command: one of a line end alone.
+/// The longest refusal for the shortest command, a lone line end.
 const FACTOR: usize = 64;
 
 const NAMES: HostNames<'static> = HostNames { own: "own.example", server: Some("localhost") };
 
-/// How all begins that a client is told when its server's TLS is up, whatever it said before.
+/// Beginnings of the output to a client once its server's TLS is up, after any earlier input.
 const GREETINGS: &[&[u8]] = &[
     b"220 localhost ESMTP\r\n",
     b"220 localhost LMTP\r\n",
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     if is_set & 16 != 0 {
         dialog.server_has_other_certificate();
     }
-    // The beginning of their protocol is a part of the login.
+    // The beginning of a database protocol is a part of the login.
     let is_database = matches!(dialect, Dialect::Mysql | Dialect::Postgres);
     let (mut came, mut went) = (0, OWN_BYTES_MAX);
     went += follow(&mut dialog, Dialog::server_connected, came, 0, is_database).unwrap_or(0);
@@ -59,7 +59,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Bytes that go out for a step and for those that it asks for; `None` = the dialog is over.
+/// Returns the bytes sent in a step and in those that it asks for; `None` if the dialog is over.
 fn follow(
     dialog: &mut Dialog,
     step: impl FnOnce(&mut Dialog) -> Output,

@@ -1,4 +1,4 @@
-//! Any bytes as a status document, whose sender may be an attacker: what is printed of it holds no
+//! Any bytes as a status document, whose sender may be an attacker: the printed text holds no
 //! control character but line feeds, is bounded, and nothing panics.
 #![no_main]
 #![allow(dead_code, reason = "a target reads; the program also writes")]
@@ -32,7 +32,7 @@ fn assert_printable(text: &str) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // As `status --json` prints it: what was a JSON document is still the same one.
+    // As `status --json` prints it: a JSON document stays the same document.
     let text = String::from_utf8_lossy(bytes);
     let shown = lines(&text).to_string();
     assert_printable(&shown);

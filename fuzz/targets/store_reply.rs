@@ -1,5 +1,5 @@
-//! Any bytes as what a store answers: no panic, nothing is read that was not announced, what is
-//! read does not depend on where the bytes are cut, and an unfinished reply has its limit.
+//! Any bytes as a store's answer: no panic, only announced bytes are read, the result is the same
+//! for every cut, and an unfinished reply has its limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
             Err(fault) => break Err(fault),
         }
     };
-    // As a connection reads: by pieces, of which only what is unfinished stays.
+    // Reads by pieces, as a connection does, and keeps only the unfinished part.
     let step = usize::from(bytes.first().copied().unwrap_or(0)) + 1;
     let (mut held, mut again) = (Vec::new(), Vec::new());
     let mut cut = Ok(());

@@ -1,5 +1,5 @@
-//! Any bytes as a value from the session store: no panic, what was read is written alike, and
-//! nothing opens that was not sealed here.
+//! Any bytes as a value from the session store: no panic, a parsed value is written alike, and only
+//! values sealed here open.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     // The longest value is 64 KiB.
     assert!(opened.is_err() || opened.is_ok_and(|(entry, _)| *entry == bytes));
     assert!(cipher.open(&name, bytes.to_vec(), 1).is_err());
-    // A seed has our header: what is behind it decides.
+    // A seed has Lariat's header: the rest of it decides.
     let mut changed = value;
     if let Some(first) = bytes.first() {
         let place = usize::from(*first) % changed.len();

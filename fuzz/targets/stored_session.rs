@@ -1,8 +1,8 @@
-//! Any bytes in the memory of the session cache: no panic, and no session but what was stored under
-//! that id.
+//! Any bytes in the memory of the session cache: no panic, and only sessions stored under an id are
+//! found under it.
 //!
 //! The input is a script: processes store and look up, die and are followed by others, and between
-//! them somebody writes to the memory whatever they want, copies of earlier entries among it.
+//! them an attacker writes anything to the memory, copies of earlier entries among it.
 #![no_main]
 
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use tls::resumption::{BareSessions, Resumption, ResumptionOptions, SessionMemory
 
 const BLOCKS: usize = 16;
 const BLOCK_WORDS: usize = 32;
-/// The cost of a block with its share of the index, which decides the number of blocks.
+/// Cost of a block with its share of the index, which decides the number of blocks.
 const BLOCK_COST_BYTES: usize = 320;
 
-/// Fewer than there are blocks, so that both limits bite.
+/// Maximum of entries, fewer than there are blocks, so that both limits take effect.
 const ENTRIES: usize = 12;
 
 /// Marks of blocks, and numbers that are no mark.
 const MARKS: [u64; 5] = [0x4652, 0x4649, 0x4655, 0, 0x1234];
 
-/// Processes in one script: each costs the derivation of its keys.
+/// Maximum of processes in one script, because each must derive its keys.
 const PROCESSES_MAX: u32 = 20;
 
 struct Play {
@@ -33,9 +33,9 @@ struct Play {
     zero: Instant,
     process_number: u32,
     process: BareSessions,
-    /// All that was ever stored under an id: who writes to the memory may bring any of it back.
+    /// Every session ever stored under an id, because an attacker may restore any of them.
     stored: HashMap<u8, Vec<Vec<u8>>>,
-    /// A block as it was once.
+    /// Earlier copy of a block.
     copy: Vec<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Play {
         }
     }
 
-    /// A session of up to 1,024 bytes that the library would take.
+    /// Stores a session of up to 1,024 bytes that the library would take.
     fn store(&mut self, id: u8, length: u8, content: u8) {
         let session = session(usize::from(length) * 4, content);
         if self.process.store(&[id], &session) {
@@ -83,7 +83,7 @@ impl Play {
         }
     }
 
-    /// Eight bytes of the input to a word.
+    /// Writes eight bytes of the input to a word.
     fn write(&mut self, block: u8, word: u8, input: &mut &[u8]) {
         if let Some((value, after)) = input.split_first_chunk() {
             *input = after;
@@ -91,7 +91,7 @@ impl Play {
         }
     }
 
-    /// A word as the first one of a block is.
+    /// Writes a word in the form of a block's first.
     fn mark(&mut self, block: u8, mark: u8, next: u8, input: &mut &[u8]) {
         let mut length = 0;
         if let Some((given, after)) = input.split_first_chunk() {
@@ -107,7 +107,7 @@ impl Play {
         self.word(block, word).fetch_xor(1 << (bit % 64), Relaxed);
     }
 
-    /// A block comes to another place, as it is or as it was.
+    /// Copies a block to another place, in its current or an earlier state.
     fn copy_block(&mut self, from: u8, to: u8) {
         let words = 0..BLOCK_WORDS as u8;
         for (word, copied) in words.clone().zip(&self.copy) {
@@ -116,7 +116,7 @@ impl Play {
         self.copy = words.map(|word| self.word(from, word).load(Relaxed)).collect();
     }
 
-    /// The process dies, and another one takes over.
+    /// Replaces the process by a new one, as after its death.
     fn succeed(&mut self) {
         if self.process_number < PROCESSES_MAX {
             self.process_number += 1;
@@ -124,7 +124,7 @@ impl Play {
         }
     }
 
-    /// A session that is found under an id was once stored under it.
+    /// Checks that a session found under an id was once stored under it.
     fn check(&self, id: u8) {
         if let Ok(session) = self.process.stored(&[id]) {
             let stored = self.stored.get(&id);
@@ -132,7 +132,7 @@ impl Play {
         }
     }
 
-    /// No memory hinders the process that found it so.
+    /// Checks that a process works with the memory in any state.
     fn check_still_works(&self) {
         let session = session(100, 1);
         for id in 0..ENTRIES as u8 {
@@ -147,8 +147,8 @@ impl Play {
     }
 }
 
-/// A session as the TLS library writes it of a client without a certificate, more or less: an ALPN
-/// protocol makes it as long as is wanted.
+/// Returns a session, roughly as the TLS library writes it for a client without a certificate: an
+/// ALPN protocol pads it to the length.
 fn session(length: usize, content: u8) -> Vec<u8> {
     let mut session = vec![0, 3, 3, 0x13, 1, 1, 7, 0, 0];
     session.resize(session.len() + length, content);

@@ -1,7 +1,7 @@
-//! Any bytes as a ticket: no panic, and no session but from a ticket of ours that nobody changed.
+//! Any bytes as a ticket: no panic, and only an unchanged ticket of this host yields a session.
 //!
-//! The first byte of the input says what the rest is: a ticket as a stranger makes it; a session
-//! that we seal, whatever it is; or changes to a ticket of ours.
+//! The first byte of the input chooses the use of the rest: a stranger's ticket; a session to seal,
+//! of any form; or changes to a ticket of this host.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -9,10 +9,10 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use tls::resumption::{BareSessions, Resumption, ResumptionMiss, ResumptionOptions};
 
-/// A session as the TLS library writes it of a client without a certificate, more or less.
+/// Session, roughly as the TLS library writes it for a client without a certificate.
 const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
-/// The layout that every ticket of ours begins with: its format and its key's name.
+/// Length of the header of every ticket of this host: its format and its key's name.
 const HEADER_BYTES: usize = 1 + 8;
 
 struct Hosts {
@@ -48,7 +48,7 @@ fn check_foreign(ticket: &[u8]) {
     assert!(HOSTS.ours.open_ticket(ticket).is_err());
 }
 
-/// Nor one that begins as ours do.
+/// Checks that a ticket with this host's header and other contents yields no session.
 fn check_ours_begun(rest: &[u8]) {
     let mut ticket = HOSTS.ours.seal_ticket(SESSION).expect("it is short");
     ticket.truncate(HEADER_BYTES);
@@ -56,8 +56,8 @@ fn check_ours_begun(rest: &[u8]) {
     assert_eq!(HOSTS.ours.open_ticket(&ticket), Err(ResumptionMiss::Altered));
 }
 
-/// A session that we sealed, if it is one at all, is what the library gets, and no other service or
-/// host.
+/// Checks that the library gets a sealed session if it is valid, and that no other service or host
+/// does.
 fn check_sealed(session: &[u8]) {
     let Some(ticket) = HOSTS.ours.seal_ticket(session) else { return };
     match HOSTS.ours.open_ticket(&ticket) {
@@ -72,7 +72,7 @@ fn check_sealed(session: &[u8]) {
     assert_eq!(HOSTS.stranger.open_ticket(&ticket), Err(ResumptionMiss::Foreign));
 }
 
-/// Each three bytes change one of the ticket's; what is left over lengthens or cuts it.
+/// Applies changes: each three bytes change one of the ticket's; the rest lengthens or cuts it.
 fn check_changed(changes: &[u8]) {
     let ours = HOSTS.ours.seal_ticket(SESSION).expect("it is short");
     let mut ticket = ours.clone();

@@ -1,11 +1,11 @@
-//! Any bytes from a proxy that is asked for a host: no panic, and however they were cut, the same
-//! is sent and no byte behind the proxy's last word is taken.
+//! Any bytes from a proxy that is asked for a host: no panic, and for every cut, the same is sent
+//! and no byte behind the proxy's answer is taken.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelLogin, TunnelProtocol, TunnelStep};
 
-/// Gives the bytes in pieces of at most `piece`: what was sent, the end, and how many were taken.
+/// Passes the bytes in pieces of at most `piece`; returns the output, the end, and bytes taken.
 fn talk(
     tunnel: &Tunnel,
     bytes: &[u8],

@@ -1,10 +1,10 @@
-//! `cargo xtask generate`: the pages that are made from the product's own tables.
+//! `cargo xtask generate`: writes the pages that are made from the product's own tables.
 //!
-//! Owns which page is made of what; the words are in the tables.
+//! Handles the choice of page and source; the words are in the tables.
 //!
-//! `cargo xtask site` makes a site with search of all pages, by mdBook; in a folder, beside the
-//! sites of other versions. docs/SUMMARY.md owns the order of its pages, book.toml its looks. Files
-//! keep their places to each other, because then a link that works on the forge works here.
+//! `cargo xtask site` makes a searchable site of all pages, by mdBook; in a folder, beside the
+//! sites of other versions. docs/SUMMARY.md sets the order of its pages, book.toml its looks. Files
+//! keep their relative paths, because then a link that works on the forge works here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ struct GeneratedPage {
     text: String,
 }
 
-/// Every page, with the lines of Markdown wrapped.
+/// Returns every page, with the lines of Markdown wrapped.
 fn pages() -> Vec<GeneratedPage> {
     let mut pages = unwrapped_pages();
     let markdown = pages.iter_mut().filter(|page| page.path.ends_with(".md"));
@@ -30,7 +30,7 @@ fn pages() -> Vec<GeneratedPage> {
     pages
 }
 
-/// Wraps paragraphs and items of lists; code and headings stay as they are.
+/// Wraps paragraphs and items of lists; code and headings stay unchanged.
 fn wrapped(text: &str) -> String {
     let mut is_code = false;
     let mut page = String::new();
@@ -45,7 +45,7 @@ fn wrapped(text: &str) -> String {
         let indent = if line.starts_with("- ") { "  " } else { "" };
         let mut width = 0;
         for word in line.split(' ') {
-            // A word that would begin a list there stays with the one before.
+            // A word that would begin a list there stays with the previous word.
             let begins_list = word == "-" || word == "+" || word == "*";
             let word = linked(word);
             let characters = word.chars().count();
@@ -65,7 +65,7 @@ fn wrapped(text: &str) -> String {
     page
 }
 
-/// A guide that is named by its path, as in the help of a key, is linked to.
+/// Links to a guide that is named by its path, as in the help of a key.
 fn linked(word: &str) -> String {
     let path = word.trim_matches(['(', ')', '.', ',', ':', ';']);
     match path.strip_prefix("docs/guide/") {
@@ -114,7 +114,7 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
     pages
 }
 
-/// The programs whose configurations are imported; the options of stud are among those of hitch.
+/// Programs whose configurations are imported; hitch's options include those of stud.
 const PREDECESSORS: [(Predecessor, &str); 4] = [
     (Predecessor::Hitch, "docs/reference/from-hitch.md"),
     (Predecessor::Stunnel, "docs/reference/from-stunnel.md"),
@@ -129,7 +129,7 @@ fn head(title: &str, source: &str) -> String {
 /// Writes every page.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Fails if a file cannot be written.
 pub(crate) fn write(root: &Path) -> Result<()> {
     for page in pages() {
         let path = root.join(page.path);
@@ -139,10 +139,10 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares every page with what would be written.
+/// Compares every page with its generated text.
 ///
 /// # Errors
-/// If one differs; the first line that does is named.
+/// Fails if a page differs; the message names the first line that does.
 pub(crate) fn check(root: &Path) -> Result<()> {
     for page in pages() {
         let found = fs::read_to_string(root.join(page.path)).with_context(|| page.path)?;
@@ -153,7 +153,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The first line, from 1, that differs.
+/// Returns the first line, from 1, that differs.
 fn first_difference(found: &str, wanted: &str) -> Option<usize> {
     if found == wanted {
         return None;
@@ -162,10 +162,10 @@ fn first_difference(found: &str, wanted: &str) -> Option<usize> {
     Some(same.count() + 1)
 }
 
-/// The version that is installed if there is no mdBook.
+/// Version to install if there is no mdBook.
 const MDBOOK: &str = "0.5.4";
 
-/// Everything that a page may link to.
+/// Every target that a page may link to.
 const SHOWN: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -179,17 +179,17 @@ const SHOWN: &[&str] = &[
     "targets",
 ];
 
-/// The order of the pages, with links from its folder on.
+/// Order of the pages, with links relative to its folder.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The list of all versions' folders in a site, which docs/versions.js reads.
+/// List of all versions' folders in a site, which docs/versions.js reads.
 const VERSIONS: &str = "versions.json";
 
 /// Builds the site in target/site/book; with a folder, also as the folder of this version in it,
 /// which replaces an earlier one of the same name.
 ///
 /// # Errors
-/// If mdBook cannot be had, or a file cannot be copied.
+/// Fails if mdBook cannot be installed, or a file cannot be copied.
 pub(crate) fn make_site(root: &Path, folder: Option<&str>) -> Result<()> {
     let site = root.join("target/site");
     let source = site.join("src");
@@ -233,7 +233,7 @@ fn publish(book: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a version, if it is one.
+/// Parses the numbers of a version; `None` if it is no version.
 fn order(version: &str) -> Option<Vec<u64>> {
     version.split('.').map(|number| number.parse().ok()).collect()
 }
@@ -261,19 +261,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A summary whose links begin at the root instead of `docs`, and that names itself as a page.
+/// Returns a summary whose links begin at the root, not `docs`, and that lists itself as a page.
 fn from_root(summary: &str) -> String {
     let pages = summary.replace("](", "](docs/");
     let pages = pages.replace("](docs/../", "](");
     format!("{pages}\n[All pages]({SUMMARY})\n")
 }
 
-/// A page that links to `index` where it named a README, as mdBook calls those.
+/// Replaces links to a README by links to `index`, mdBook's name for it.
 fn with_index(page: &str) -> String {
     page.replace("/README.md)", "/index.md)").replace("/README.md#", "/index.md#")
 }
 
-/// An mdBook: the user's, or one that is installed below `site`.
+/// Returns the path of mdBook: the user's, or one installed below `site`.
 fn mdbook(site: &Path) -> Result<PathBuf> {
     let tools = site.join("tools");
     let ours = tools.join("bin/mdbook");

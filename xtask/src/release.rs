@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask supply` checks the rules of deny.toml about licences and sources. The same file is
 //! read by `cargo deny`, which also knows advisories and banned crates; this needs no network and
-//! no tool to install. Crates that only some of ours may name are restricted by `cargo xtask tidy`.
+//! no tool to install. `cargo xtask tidy` restricts which crates may import which others.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ const CHART: &str = "pkg/helm/lariat/Chart.yaml";
 /// Prints the section of a tag `vVERSION`.
 ///
 /// # Errors
-/// If the tag is of another version or commit, the tree has changes, the chart has another version,
-/// or the section lacks or is not dated.
+/// Fails if the tag is of another version or commit, the tree has changes, the chart has another
+/// version, or the section is missing or undated.
 pub(crate) fn print_notes(root: &Path, tag: &str) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     ensure!(
@@ -34,7 +34,7 @@ pub(crate) fn print_notes(root: &Path, tag: &str) -> Result<()> {
     Ok(())
 }
 
-/// The commit is what the tag names, if there is one, and nothing is changed since.
+/// Checks that the tag, if it exists, names the current commit, and that nothing has changed since.
 fn fits_tree(root: &Path, tag: &str) -> Result<()> {
     let said = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output();
@@ -57,7 +57,7 @@ fn fits_tree(root: &Path, tag: &str) -> Result<()> {
     Ok(())
 }
 
-/// The chart is of the version, and so is the image that it names.
+/// Checks that the chart and its image have the version.
 fn fits_chart(chart: &str, version: &str) -> Result<()> {
     for key in ["version", "appVersion"] {
         let line = format!("{key}: {version}");
@@ -80,7 +80,7 @@ fn section<'t>(changelog: &'t str, version: &str) -> Result<&'t str> {
 /// Checks every package that the lock file names.
 ///
 /// # Errors
-/// If a rule is broken, or deny.toml or the packages cannot be read.
+/// Fails if a rule is broken, or deny.toml or the packages cannot be read.
 pub(crate) fn check_supply(root: &Path) -> Result<()> {
     let rules: Table = fs::read_to_string(root.join("deny.toml"))?.parse().context("deny.toml")?;
     let metadata = metadata(root, &["--all-features"])?;
@@ -101,7 +101,7 @@ pub(crate) fn check_supply(root: &Path) -> Result<()> {
 /// Asks cargo for the packages.
 ///
 /// # Errors
-/// If cargo fails.
+/// Fails if cargo fails.
 pub(crate) fn metadata(root: &Path, which: &[&str]) -> Result<Json> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let arguments = ["metadata", "--locked", "--format-version=1"];
@@ -126,7 +126,7 @@ fn licence(package: &Json, allowed: &[String]) -> Option<String> {
     (!is_allowed(licence, allowed)).then(|| format!("{}: the licence {licence}", name(package)))
 }
 
-/// Whether an SPDX expression can be met by what is allowed.
+/// Reports whether the allowed licences satisfy an SPDX expression.
 ///
 /// Brackets are read as spaces: exact for every expression that has none within an `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
@@ -136,7 +136,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
         .all(|all| all.split(" OR ").any(|one| allowed.iter().any(|allowed| allowed == one.trim())))
 }
 
-/// Packages of ours have no source; others come from a registry that is allowed.
+/// Reports a package from a registry that is not allowed. Packages of the workspace have no source.
 fn source(package: &Json, allowed: &[String]) -> Option<String> {
     let source = package["source"].as_str()?;
     let registry = source.strip_prefix("registry+").or_else(|| source.strip_prefix("sparse+"));

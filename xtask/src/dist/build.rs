@@ -1,4 +1,4 @@
-//! The makings of a set of packages, and the commands that make it.
+//! The inputs of a set of packages, and the commands that make it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Authorities of servers, where Debian's package ca-certificates has them.
+/// Authorities of servers, at the path of Debian's package ca-certificates.
 pub(super) const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 pub(super) struct Dist {
     pub(super) root: PathBuf,
-    /// Cargo's folder of what is built.
+    /// Cargo's folder of build output.
     pub(super) target: PathBuf,
     pub(super) output: PathBuf,
-    /// The platform, as rustc calls it.
+    /// Platform, by rustc's name.
     pub(super) triple: String,
     pub(super) version: String,
-    /// When everything in it was last changed, in seconds since 1970: the date of the commit.
+    /// Modification time of every file, in seconds since 1970: the date of the commit.
     pub(super) epoch: String,
 }
 
@@ -47,11 +47,11 @@ impl Dist {
         })
     }
 
-    /// Looks for faults that would show only after the build, which takes minutes.
+    /// Checks for faults that would show only after the build, which takes minutes.
     ///
     /// # Errors
-    /// If nothing is packed for the platform, if packages cannot have the version, or if tools for
-    /// another processor than this host's, Rust's library or the authorities are missing.
+    /// Fails if the platform or the version cannot be packaged, or if Rust's library, the
+    /// authorities or tools for another processor than this host's are missing.
     pub(super) fn check(&self) -> Result<()> {
         self.architectures()?;
         let begins = self.version.starts_with(|one: char| one.is_ascii_digit());
@@ -79,7 +79,7 @@ impl Dist {
         Ok(())
     }
 
-    /// Debian's and Docker's word for the processor, and RPM's.
+    /// Returns the processor's name for Debian and Docker, and for RPM.
     pub(super) fn architectures(&self) -> Result<(&'static str, &'static str)> {
         match self.triple.split_once('-') {
             Some(("x86_64", _)) => Ok(("amd64", "x86_64")),
@@ -108,8 +108,8 @@ impl Dist {
         run_all(&mut cargo)
     }
 
-    /// Cargo's setting of that name for the platform, as a variable: what the environment says, or,
-    /// for another processor than this host's, where Debian's packages for that machine have it.
+    /// Returns cargo's setting of that name for the platform, as a variable: the environment's
+    /// value, or, for another processor than this host's, the `debian` one for that machine.
     pub(super) fn setting(
         &self,
         name: &str,
@@ -130,12 +130,12 @@ impl Dist {
         self.target.join(&self.triple).join("dist")
     }
 
-    /// The tree of files as they are installed.
+    /// Returns the tree of files as they are installed.
     pub(super) fn stage(&self) -> PathBuf {
         self.output.join("root")
     }
 
-    /// A command that knows the one time of all files.
+    /// Makes a command that sets the common time of all files.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).env("SOURCE_DATE_EPOCH", &self.epoch);
@@ -143,7 +143,7 @@ impl Dist {
         command
     }
 
-    /// A new archive of what of the folder is then named.
+    /// Makes a tar command for a new archive; the caller adds the names within the folder.
     pub(super) fn tar(&self, folder: &Path, archive: &Path) -> Command {
         let mut tar = self.command("tar");
         tar.args(["--create", "--format=gnu", "--sort=name", "--numeric-owner"])
@@ -165,19 +165,19 @@ impl Dist {
         Ok(fs::remove_file(from)?)
     }
 
-    /// The one time of all files, in a form of date(1).
+    /// Formats the common time of all files, in a form of date(1).
     pub(super) fn date(&self, form: &str) -> Result<String> {
         let when = format!("@{}", self.epoch);
         said(Command::new("date").args(["--utc", "--date", &when, &format!("+{form}")]))
     }
 }
 
-/// By what Debian links for another processor.
+/// Returns Debian's linker for another processor.
 fn linker(machine: &str) -> String {
     format!("{machine}-linux-gnu-gcc")
 }
 
-/// By what Debian runs a program of another processor.
+/// Returns Debian's command to run a program of another processor.
 pub(super) fn emulator(machine: &str) -> String {
     format!("qemu-{machine}-static -L /usr/{machine}-linux-gnu")
 }
@@ -199,7 +199,7 @@ pub(super) fn run_all(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The output of a command, without the last line break.
+/// Returns the output of a command, without the last line break.
 pub(super) fn said(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| missing(&name))?;
@@ -224,10 +224,10 @@ fn missing(program: &str) -> String {
     }
 }
 
-/// Looks for programs, because a tool that lacks after a build of minutes lacks too late.
+/// Checks for programs, because a missing one must not show after a build of minutes.
 ///
 /// # Errors
-/// All that are missing, each with how it is installed.
+/// Lists every missing program with how to install it.
 pub(super) fn need(programs: &[&str]) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there =

@@ -1,6 +1,6 @@
-//! A container image from nothing: the programs, the libraries that they need, and a user.
+//! Makes a container image from nothing: the programs, the libraries that they need, and a user.
 //!
-//! The form is the layout of OCI (image-spec 1.1), with the list that `docker load` of old wants.
+//! The form is the layout of OCI (image-spec 1.1), with the list that old `docker load` needs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,13 +12,13 @@ use serde_json::{Value as Json, json};
 
 use super::build::{AUTHORITIES, Dist, run_all, said};
 
-/// Who runs in it; "nonroot" of other images has the same number.
+/// User of the image; "nonroot" of other images has the same number.
 const USER: u32 = 65532;
 
 /// Makes the archive of the image.
 ///
 /// # Errors
-/// If a library cannot be found, or a tool fails.
+/// Fails if a library cannot be found, or a tool fails.
 pub(super) fn run(dist: &Dist) -> Result<()> {
     let (architecture, _) = dist.architectures()?;
     let work = dist.output.join("image");
@@ -43,7 +43,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
                 "Cmd": ["serve", "/etc/lariat/lariat.toml"],
                 "Env": ["PATH=/usr/bin", "XDG_RUNTIME_DIR=/run"],
                 "StopSignal": "SIGTERM",
-                // Docker's, which OCI reserves the name for; times are in nanoseconds.
+                // Docker's key, whose name OCI reserves; times are in nanoseconds.
                 "Healthcheck": {
                     "Test": ["CMD", "lariat", "status"],
                     "Interval": 10_000_000_000_u64,
@@ -81,7 +81,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
     Ok(fs::remove_dir_all(work)?)
 }
 
-/// The files that say what the layout holds; the last is for `docker load` of old.
+/// Writes the files that describe the layout; the last is for old versions of `docker load`.
 fn write_index(
     layout: &Path,
     tag: &str,
@@ -119,7 +119,7 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
     {
         fs::create_dir_all(root.join(folder))?;
     }
-    // Where the status socket is made: the folder is everyone's, since all files are root's.
+    // Directory of the status socket: everyone may write there, since all files are root's.
     for folder in ["run/lariat", "tmp"] {
         fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o1777))?;
     }
@@ -141,7 +141,7 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
         let places = [format!("/lib/{machine}-linux-gnu"), format!("/usr/{machine}-linux-gnu/lib")];
         let mut found = places.iter().map(|place| Path::new(place).join(&name));
         let found = found.find(|path| path.exists()).with_context(|| format!("no {name}"))?;
-        // Where the program looks for the one that loads the others is written into it.
+        // The program contains the path of the dynamic loader.
         let to = match name.strip_prefix("ld-linux-x86-64") {
             Some(_) => Path::new("usr/lib64").join(&name),
             None if name.starts_with("ld-linux") => Path::new("usr/lib").join(&name),
@@ -152,7 +152,7 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names of the libraries that the programs are linked with, and of what loads them.
+/// Returns the names of the programs' libraries, and of the dynamic loader.
 fn needed(programs: &[std::path::PathBuf]) -> Result<Vec<String>> {
     let text = said(Command::new("readelf").arg("--dynamic").arg("--wide").args(programs))?;
     let names = text.lines().filter(|line| line.contains("(NEEDED)"));

@@ -1,8 +1,8 @@
-//! `cargo xtask dist`: what is installed. A Debian package, an RPM, an archive and a container
-//! image, of the same files.
+//! `cargo xtask dist`: makes a Debian package, an RPM, an archive and a container image of the same
+//! files.
 //!
-//! Owns the arguments; `pkg/` holds what is put in, `stage` says where
-//! to. The same sources, compiler and libraries make the same bytes: `--verify` shows it.
+//! Handles the arguments; `pkg/` holds the contents, `stage` decides their paths. The same sources,
+//! compiler and libraries make the same bytes: `--verify` shows it.
 
 mod build;
 mod image;
@@ -18,17 +18,17 @@ use anyhow::{Context, Result, bail, ensure};
 
 use build::{Dist, git, need, path, run_all, said};
 
-/// Without dpkg-shlibdeps, cargo-deb would warn, and leave out what the programs need.
+/// Without dpkg-shlibdeps, cargo-deb would warn, and leave out the programs' dependencies.
 const TOOLS: &str = "\
     cargo-deb cargo-generate-rpm dpkg-shlibdeps git gzip readelf sha256sum tar";
 
-/// Makes one kind of package, or what all of them hold.
+/// Step that makes one kind of package, or the common contents of all.
 type Step = fn(&Dist) -> Result<()>;
 
 /// Makes all packages of this host's platform, or of others.
 ///
 /// # Errors
-/// If a tool is missing or fails; with `--verify` also if a second build has other bytes.
+/// Fails if a tool is missing or fails; with `--verify` also if a second build has other bytes.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (mut triples, mut does_verify, mut version, mut is_built) =
         (Vec::new(), false, None, false);
@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     }
     let dist = |triple| Dist::new(root, triple, version.clone());
     let dists = triples.into_iter().map(dist).collect::<Result<Vec<_>>>()?;
-    // All of them before the first build.
+    // All checks run before the first build.
     dists.iter().try_for_each(Dist::check)?;
     for dist in &dists {
         if !is_built {
@@ -66,10 +66,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Packs the programs, which are built.
+/// Packs the programs, which are already built.
 ///
 /// # Errors
-/// If a tool is missing or fails.
+/// Fails if a tool is missing or fails.
 fn pack(dist: &Dist) -> Result<()> {
     if dist.output.exists() {
         fs::remove_dir_all(&dist.output)?;
@@ -123,8 +123,8 @@ fn rpm(dist: &Dist) -> Result<()> {
     with_assets(dist, || run_all(&mut rpm))
 }
 
-/// Both tools read the list of files from the manifest, which cannot name the platform: for
-/// them, the tree stands at `target/packages/root`.
+/// Links the tree at `target/packages/root`, because both tools read the list of files from the
+/// manifest, which cannot name the platform.
 fn with_assets(dist: &Dist, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let link = dist.root.join("target/packages/root");
     fs::create_dir_all(dist.root.join("target/packages"))?;
@@ -155,11 +155,11 @@ fn sums(dist: &Dist) -> Result<()> {
     Ok(())
 }
 
-/// Builds again and compares. The copy stays if a file differs; what was built in it is not built
-/// once more the next time.
+/// Builds again and compares. The copy stays if a file differs, so that the next run reuses its
+/// build.
 ///
 /// # Errors
-/// If a file differs, with the place of its first other byte; or if the build fails.
+/// Fails if a file differs, with the place of its first different byte; or if the build fails.
 fn verify(dist: &Dist) -> Result<()> {
     let copy = dist.root.join("target/packages/again");
     clear(&copy)?;
@@ -193,7 +193,7 @@ fn verify(dist: &Dist) -> Result<()> {
     Ok(())
 }
 
-/// Leaves nothing in the folder but its `target`, and makes the folder.
+/// Makes the folder and empties it except for its `target`.
 fn clear(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(folder)? {

@@ -1,7 +1,7 @@
-//! `cargo xtask repository`: an apt and a dnf repository of packages that are made, as files.
+//! `cargo xtask repository`: makes an apt and a dnf repository, as files, of existing packages.
 //!
-//! Owns the layout. Both are signed by a key of the caller's keyring. They are made beside the
-//! folder and take its place whole, because half of a repository is refused by who installs.
+//! Handles the layout. Both are signed by a key of the caller's keyring. They are made beside the
+//! folder and replace it as a whole, because hosts that install refuse half a repository.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::build::{need, path, run_all, said};
 
 const USAGE: &str = "cargo xtask repository FOLDER --key KEY [--packages FOLDER]";
 
-/// All that the folder holds.
+/// Entries of the folder.
 const PARTS: [&str; 3] = ["apt", "rpm", "lariat.asc"];
 
 /// Makes the repositories in a folder.
 ///
 /// # Errors
-/// If a tool or the key is missing, or if there are no packages.
+/// Fails if a tool or the key is missing, or if there are no packages.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (mut folder, mut key, mut places) = (None, None, Vec::new());
     let mut words = arguments.iter();
@@ -68,7 +68,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The folder by its own name, if it holds nothing but repositories, because what it holds is lost.
+/// Returns the folder's canonical path if it holds only repositories, because it is replaced.
 fn replaceable(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let shown = folder.display();
@@ -86,13 +86,13 @@ fn replaceable(folder: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A neighbour of the folder on the same file system, by a name that nothing else has.
+/// Returns an unused path beside the folder, on the same file system.
 fn beside(folder: &Path, role: &str) -> PathBuf {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     folder.with_file_name(format!(".{name}.lariat-{role}"))
 }
 
-/// Removes what a run left that was killed.
+/// Removes the leftovers of a killed run.
 fn clear(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -100,7 +100,7 @@ fn clear(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the packages of a kind; how many.
+/// Copies the packages of a kind; returns their number.
 fn copy(places: &[PathBuf], kind: &str, to: &Path) -> Result<usize> {
     fs::create_dir_all(to)?;
     let mut count = 0;
@@ -117,7 +117,7 @@ fn copy(places: &[PathBuf], kind: &str, to: &Path) -> Result<usize> {
     Ok(count)
 }
 
-/// One suite, `stable`, with one component, `main`.
+/// Makes the apt repository: one suite, `stable`, with one component, `main`.
 fn apt(folder: &Path, key: &str) -> Result<()> {
     for architecture in ["amd64", "arm64"] {
         let place = folder.join("dists/stable/main").join(format!("binary-{architecture}"));
@@ -143,7 +143,7 @@ fn apt(folder: &Path, key: &str) -> Result<()> {
     Ok(fs::remove_file(release)?)
 }
 
-/// The list of packages is signed, which has the digest of each.
+/// Makes the dnf repository. It signs only the list of packages, which has the digest of each.
 fn dnf(folder: &Path, key: &str) -> Result<()> {
     run_all(Command::new("createrepo_c").arg("--quiet").arg(folder))?;
     let mut sign = Command::new("gpg");

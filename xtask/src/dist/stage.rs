@@ -1,4 +1,4 @@
-//! The tree of files as every package installs it, and the works that the programs consist of: a
+//! Makes the tree of files that every package installs, and describes the programs' components: a
 //! bill of materials (SPDX 2.3), and their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ use crate::release;
 
 const DOC: &str = "usr/share/doc/lariat";
 
-/// The JSON Schema of the configuration, for editors.
+/// JSON Schema of the configuration, for editors.
 const SCHEMA: &str = "usr/share/lariat/schema/lariat.schema.json";
 
-/// A file of the sources, where it is installed, and its mode.
+/// Files of the sources, with their installed path and mode.
 const FILES: [(&str, &str, u32); 16] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
@@ -42,7 +42,7 @@ const FILES: [(&str, &str, u32); 16] = [
     ("pkg/grafana/lariat.json", "usr/share/doc/lariat/examples/grafana.json", 0o644),
 ];
 
-/// The prints of programs, and where each is installed; what is under `man` is compressed.
+/// Programs that print a file, and its installed path; files under `man` are compressed.
 const PRINTED: [(&str, &[&str], &str); 9] = [
     ("lariat", &["manual"], "usr/share/man/man1/lariat.1"),
     ("lariat", &["manual", "lariat.toml"], "usr/share/man/man5/lariat.toml.5"),
@@ -58,7 +58,7 @@ const PRINTED: [(&str, &[&str], &str); 9] = [
 /// Makes the tree.
 ///
 /// # Errors
-/// If a file cannot be read or written, or a program does not print what it should.
+/// Fails if a file cannot be read or written, or a program does not print what it should.
 pub(super) fn run(dist: &Dist) -> Result<()> {
     let programs = dist.programs();
     for name in ["lariat", "lariat-lab"] {
@@ -75,7 +75,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
         if path.extension().is_some_and(|extension| extension == "toml") {
             let to = format!("{DOC}/examples/{}", name.to_string_lossy());
-            // Their line for editors names the schema where it stands among the sources.
+            // The configuration's line for editors names the schema's path among the sources.
             let text = fs::read_to_string(path)?;
             let text = text.replace("../docs/reference/lariat.schema.json", &format!("/{SCHEMA}"));
             put(dist, &to, 0o644, text.as_bytes())?;
@@ -109,7 +109,7 @@ fn put_compressed(dist: &Dist, to: &str, bytes: &[u8]) -> Result<()> {
     dist.gzip(&path, compressed.as_ref())
 }
 
-/// A program of another processor is run as cargo runs it: by `CARGO_TARGET_…_RUNNER`, or QEMU.
+/// Writes a program's output; another processor's runs by `CARGO_TARGET_…_RUNNER`, or QEMU.
 fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()> {
     let runner = dist.setting("RUNNER", emulator).map_or_else(String::new, |(_, value)| value);
     let mut words = runner.split_whitespace().map(str::to_owned);
@@ -130,12 +130,12 @@ fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()
     put_compressed(dist, to, dated.as_bytes())
 }
 
-/// The packages that are linked into the programs.
+/// Packages that are linked into the programs.
 struct LinkedParts {
-    /// As `cargo metadata` describes them, by their ids.
+    /// Descriptions by `cargo metadata`, by package id.
     packages: BTreeMap<String, Json>,
     needs: BTreeSet<(String, String)>,
-    /// The digest of each source, by name and version.
+    /// Digest of each source, by name and version.
     digests: BTreeMap<(String, String), String>,
 }
 
@@ -240,7 +240,7 @@ impl LinkedParts {
         entry
     }
 
-    /// The licences of all works that are not ours, each text once.
+    /// Returns the licences of all foreign works, each text once.
     pub(super) fn licenses(&self) -> Result<Vec<u8>> {
         let mut texts: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
         for package in self.packages.values().filter(|one| !one["source"].is_null()) {

@@ -1,8 +1,8 @@
 //! Rules of imports: packages import only lower layers, and keep the restrictions on dependencies;
-//! no two files of one crate import each other, not even by way of others.
+//! no two files of one crate import each other, not even through other files.
 //!
-//! Owns the plan of the architecture: the layer of each crate, and what a crate may name.
-//! docs/architecture.md says why.
+//! Defines the plan of the architecture: the layer of each crate, and the crates that it may name.
+//! docs/architecture.md gives the reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use super::tree::{RustSource, Violation, WorkTree};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crate {
     pub(super) name: &'static str,
-    /// Imports run only to lower layers.
+    /// Layer of the crate; imports run only to lower layers.
     pub(super) layer: u8,
     /// No socket, file, clock, environment or async.
     pub(super) pure: bool,
-    /// Part of the product, as against the tools that build and test it.
+    /// Part of the product, not of the tools that build and test it.
     pub(super) product: bool,
 }
 
@@ -34,7 +34,7 @@ const fn tool(name: &'static str, layer: u8) -> Crate {
     Crate { product: false, ..plain(name, layer) }
 }
 
-/// Every package; one that is missing here is a violation.
+/// Every package; a package missing here is a violation.
 const CRATES: &[Crate] = &[
     pure("wire", 0),
     pure("options", 1),
@@ -61,10 +61,10 @@ const CRATES: &[Crate] = &[
     tool("xtask", 8),
 ];
 
-/// Dependencies, and the only crates that may have them, tests apart.
+/// Dependencies, and the only crates that may have them outside of tests.
 type Restriction = (&'static str, &'static str);
 
-/// All of them, each with names between blanks.
+/// Restrictions, with names separated by blanks.
 const RESTRICTIONS: &[Restriction] = &[
     // The TLS library: one crate of the terminator, the client of authorities, and the clients that
     // test and measure it from outside.
@@ -77,7 +77,7 @@ const RESTRICTIONS: &[Restriction] = &[
     ("cryptoki cryptoki-sys", "daemon"),
     // The laboratory: the terminator carries no measuring code.
     ("measure load plan report probe lab", "measure load plan report probe lab xtask"),
-    // The terminator: what measures does not know what it measures.
+    // The terminator: the measuring crates do not import the measured ones.
     (
         "acme telemetry session backend static-files tls flow proxy daemon",
         "acme telemetry session backend static-files tls flow proxy config daemon xtask",
@@ -152,19 +152,19 @@ fn restriction(package: &Crate, target: &str) -> Option<String> {
     (!names(only_for, package.name)).then(|| format!("{target} is only for {only_for}"))
 }
 
-/// The parts of a `Cargo.toml` that the rules ask for.
+/// Parts of a `Cargo.toml` that the rules check.
 #[derive(Debug)]
 struct Manifest {
     name: String,
-    /// The dependencies of the product, build scripts included.
+    /// Dependencies of the product, including build scripts'.
     dependencies: Vec<String>,
     for_tests: Vec<String>,
-    /// Whether it takes the workspace's lints.
+    /// Whether the package uses the workspace's lints.
     lints: bool,
 }
 
 impl Manifest {
-    /// Reads the text of a package's manifest; `None` for one without a package.
+    /// Reads the text of a package's manifest; `None` for a manifest without a package.
     fn parse(text: &str) -> Result<Option<Self>> {
         let table: Table = text.parse()?;
         let Some(package) = table.get("package") else { return Ok(None) };
@@ -235,7 +235,7 @@ fn graph(sources: &[&RustSource]) -> Vec<BTreeSet<usize>> {
     graph
 }
 
-/// The shortest way from a file back to itself.
+/// Returns the shortest cycle through a file.
 fn cycle_through(graph: &[BTreeSet<usize>], start: usize) -> Option<Vec<usize>> {
     let mut ways = vec![vec![start]];
     let mut seen = BTreeSet::new();
@@ -258,7 +258,7 @@ fn cycle_through(graph: &[BTreeSet<usize>], start: usize) -> Option<Vec<usize>> 
     None
 }
 
-/// The module of a file, given its path within `src`: `["a", "b"]` for `a/b.rs`.
+/// Returns the module of a file, given its path within `src`: `["a", "b"]` for `a/b.rs`.
 fn module_of_file(within_src: &str) -> Vec<String> {
     let bare = within_src.strip_suffix(".rs").unwrap_or(within_src);
     let bare = bare.strip_suffix("/mod").unwrap_or(bare);
@@ -268,8 +268,8 @@ fn module_of_file(within_src: &str) -> Vec<String> {
     bare.split('/').map(str::to_owned).collect()
 }
 
-/// Every path that begins at the crate, at this module, or at one of its children, as absolute
-/// segments. Groups in braces are taken apart.
+/// Returns every path that begins at the crate, at this module, or at one of its children, as
+/// absolute segments. Groups in braces are expanded.
 fn paths_named(tokens: &[&str], module: &[String], children: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {

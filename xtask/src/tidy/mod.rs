@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules that no compiler checks, read off manifests and sources.
+//! `cargo xtask tidy`: checks the rules that no compiler checks, from manifests and sources.
 //!
-//! Owns the order of the checks and how they are reported; each file below owns one rule. Reads the
-//! work tree, changes nothing.
+//! Handles the order of the checks and their report; each file below handles one rule. Reads the
+//! work tree and changes nothing.
 
 mod imports;
 mod names;
@@ -18,7 +18,7 @@ use tree::{Violation, WorkTree};
 /// Checks every rule.
 ///
 /// # Errors
-/// If one is broken, or the tree cannot be read; the violations are on the standard error.
+/// Fails if a rule is broken, or the tree cannot be read; violations are printed to standard error.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let violations = violations(root)?;
     for Violation { place, rule } in &violations {

@@ -1,20 +1,20 @@
-//! Rules of names: a comment of the documentation names its subject, a type has a name that no
-//! other type has, and words that docs/glossary.md replaces are not used.
+//! Rules of names: a doc comment names its subject, a type has a name that no other type has, and
+//! words that docs/glossary.md replaces are not used.
 //!
-//! The third column of the glossary lists them in code font: `CamelCase` is the name of a type,
-//! `name.rs` that of a file, anything else a word or phrase, which neither prose (pages, comments,
-//! literals, data) nor the name of a file or of a declaration may contain. Capitals, and ends of
-//! lines, make no difference.
+//! The third column of the glossary lists replaced words in code font: `CamelCase` is the name of a
+//! type, `name.rs` that of a file, anything else a word or phrase, which neither prose (pages,
+//! comments, literals, data) nor the name of a file or of a declaration may contain. Case and line
+//! ends make no difference.
 
 use std::collections::BTreeMap;
 
 use super::tree::{RustSource, TextFile, Violation, WorkTree};
 
-/// Words that leave open what is spoken of.
+/// Words that leave the subject unnamed.
 const NAMELESS: &[&str] =
     &["What", "Of", "Has", "Its", "Those", "Where", "Which", "Why", "Nothing", "So"];
 
-/// Names that several types still have, one a line. This list only shrinks.
+/// Names that several types still have, one on each line. This list only shrinks.
 const SHARED: &str = include_str!("shared-names.txt");
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     violations
 }
 
-/// Comments that do not begin with their subject.
+/// Returns comments that do not begin with their subject.
 fn nameless(source: &RustSource) -> Vec<Violation> {
     let comment = |line: &str| {
         let line = line.trim_start();
@@ -49,7 +49,7 @@ fn nameless(source: &RustSource) -> Vec<Violation> {
     violations
 }
 
-/// The files in which types of each name are visible outside of their module.
+/// Returns the files in which types of each name are visible outside of their module.
 fn types(tree: &WorkTree) -> BTreeMap<&str, Vec<&str>> {
     let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let product = tree.sources.iter().filter(|source| source.is_in_src());
@@ -68,12 +68,12 @@ fn types(tree: &WorkTree) -> BTreeMap<&str, Vec<&str>> {
 
 const PAGE: &str = "docs/glossary.md";
 
-/// Files in which replaced words have to be written: in the glossary, in the history, and where old
-/// names are reported with their new ones.
+/// Files that must contain replaced words: the glossary, the history, and reports of old names with
+/// their new ones.
 const EXEMPT: &[&str] =
     &[PAGE, "CHANGELOG.md", "crates/laboratory/lab/src/fault.rs", "docs/reference/status.md"];
 
-/// One replaced word or phrase.
+/// Replaced word or phrase.
 #[derive(Debug)]
 enum Term {
     Type(String),
@@ -103,7 +103,7 @@ pub(super) fn check_words(tree: &WorkTree) -> Vec<Violation> {
     violations
 }
 
-/// The words in code font in the third columns of the tables.
+/// Returns the words in code font in the third columns of the tables.
 fn terms(page: &str) -> Vec<Term> {
     let columns = page.lines().filter_map(|line| line.split('|').nth(3));
     columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(Term::new).collect()
@@ -155,14 +155,14 @@ fn in_prose(path: &str, text: &str, terms: &[Term]) -> Vec<Violation> {
         .collect()
 }
 
-/// A line in small letters, without the signs of comments and with single blanks.
+/// Returns a line in lower case, without comment signs and with single blanks.
 fn words(line: &str) -> String {
     let line = line.trim_matches(|c: char| c.is_whitespace() || "/!\\>#*".contains(c));
     let words: Vec<&str> = line.split_whitespace().collect();
     words.join(" ").to_lowercase()
 }
 
-/// Violations in the names of a source: types wherever they are named, and what is declared.
+/// Returns violations in the names of a source: types anywhere, and declarations.
 fn in_code(source: &RustSource, terms: &[Term]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (number, line) in (1..).zip(source.masked.lines()) {
@@ -182,7 +182,7 @@ fn in_code(source: &RustSource, terms: &[Term]) -> Vec<Violation> {
     violations
 }
 
-/// The name that a line declares: of a function, a module, a constant, or a public field.
+/// Returns the declared name of a line: a function, a module, a constant, or a public field.
 fn declared<'a>(names: &[&'a str]) -> Option<&'a str> {
     const BEFORE: &[&str] = &["fn", "mod", "const", "static", "pub", "crate", "super"];
     let names = || names.iter().filter(|name| !name.is_empty());
@@ -198,7 +198,7 @@ fn is_named(name: &str, phrase: &str) -> bool {
     spellings.iter().any(|name| positions(name, phrase).next().is_some())
 }
 
-/// The places at which a phrase begins that is no part of longer words.
+/// Returns the positions of a phrase that is not part of longer words.
 fn positions<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |c: char| is_word(c) || c == '-';
     text.match_indices(phrase).map(|(at, _)| at).filter(move |at| {
@@ -212,7 +212,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// `CamelCase` as the name of a file.
+/// Converts `CamelCase` to the name of a file.
 fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     for c in name.chars() {

@@ -1,5 +1,5 @@
-//! Rules of pages: what they link to is there, file and heading, and so is each test that the
-//! threat model names; and the summary names every page.
+//! Rules of pages: linked files and headings exist, and so does each test that the threat model
+//! names; and the summary names every page.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::tree::{TextFile, Violation, WorkTree};
 const SUMMARY: &str = "docs/SUMMARY.md";
 const THREAT_MODEL: &str = "docs/threat-model.md";
 
-/// A name in code font with this many underscores is that of a test.
+/// Minimum of underscores by which a name in code font is that of a test.
 const UNDERSCORES_MIN: usize = 3;
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
@@ -19,7 +19,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     broken_links(tree).chain(missing).chain(pages_off_the_site(tree)).collect()
 }
 
-/// Pages that docs/SUMMARY.md does not name, and which are not on the site for that.
+/// Returns pages missing in docs/SUMMARY.md, which are therefore not on the site.
 fn pages_off_the_site(tree: &WorkTree) -> Vec<Violation> {
     let summary = tree.pages.iter().find(|page| page.path == SUMMARY);
     let named = summary.map_or_else(Vec::new, linked_paths);
@@ -37,7 +37,7 @@ fn broken_links(tree: &WorkTree) -> impl Iterator<Item = Violation> {
     pages.flat_map(move |page| broken(page, &tree.paths, &headings))
 }
 
-/// The files that a page links to, from the root.
+/// Returns the files that a page links to, from the root.
 fn linked_paths(page: &TextFile) -> Vec<String> {
     let targets = page.text.lines().flat_map(targets);
     targets.map(|target| parts(page, target).0).collect()
@@ -66,12 +66,12 @@ fn broken(
     violations
 }
 
-/// The round brackets of `[words](target)`.
+/// Returns the targets of links: the round brackets of `[words](target)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// A target's path from the root, and its heading, which may be empty.
+/// Splits a target into its path from the root and its heading, which may be empty.
 fn parts<'a>(page: &TextFile, target: &'a str) -> (String, &'a str) {
     let (file, heading) = target.split_once('#').unwrap_or((target, ""));
     if file.is_empty() {
@@ -93,7 +93,7 @@ fn resolve(folder: &str, file: &str) -> String {
     parts.join("/")
 }
 
-/// The headings of a page as links name them.
+/// Returns the headings of a page as links name them.
 fn headings(text: &str) -> HashSet<String> {
     let mut is_code = false;
     let mut names = HashSet::new();
@@ -106,7 +106,7 @@ fn headings(text: &str) -> HashSet<String> {
     names
 }
 
-/// Letters and digits in small, and a hyphen for each blank.
+/// Converts a heading for links: letters and digits in lower case, a hyphen for each blank.
 fn heading_name(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     let name: String = kept.collect();

@@ -1,6 +1,6 @@
 //! Rules of sources: `unsafe` in one crate; no effects in pure crates; no test sleeps, is ignored,
 //! or hides that it needs another server; how files open, how long lines and files are, and no
-//! promises left. How long functions are is clippy's.
+//! unfinished work. Clippy checks the length of functions.
 
 use super::imports;
 use super::tree::{RustSource, Violation, WorkTree};
@@ -23,7 +23,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
     violations
 }
 
-/// The compiler keeps `unsafe` out of a crate that forbids it.
+/// Checks that a crate forbids `unsafe`, so that the compiler rejects it.
 fn forbids_unsafe(source: &RustSource) -> Option<Violation> {
     let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|end| source.path.ends_with(end));
     let forbids = source.text.contains("#![forbid(unsafe_code)]");
@@ -31,7 +31,7 @@ fn forbids_unsafe(source: &RustSource) -> Option<Violation> {
     is_broken.then(|| Violation::new(&source.path, "does not forbid unsafe code"))
 }
 
-/// Calls that read a clock, a file, a socket, the environment, or wait, with bars between them.
+/// Calls that read a clock, a file, a socket, the environment, or wait, separated by bars.
 const EFFECTS: &str = "\
     Instant::now|SystemTime::now|.elapsed()|std::env|std::fs|std::process|std::thread|std::os::|\
     TcpListener|TcpStream|UdpSocket|UnixListener|UnixStream|async fn|async move|async {|.await|\
@@ -47,10 +47,10 @@ fn no_effects(source: &RustSource) -> impl Iterator<Item = Violation> {
     })
 }
 
-/// The only file of the tests that may sleep: it waits for other programs.
+/// Only file of the tests that may sleep, because it waits for other programs.
 const PATIENCE: &str = "tests/src/patience.rs";
 
-/// Other servers and a browser, which `./run-tests fast` does without.
+/// Other servers and a browser, which `./run-tests fast` does not need.
 const FOREIGN: [&str; 7] = ["chromium", "haproxy", "hitch", "nginx", "redis", "strace", "stunnel"];
 
 fn honest_tests(source: &RustSource) -> Vec<Violation> {
@@ -69,7 +69,7 @@ fn honest_tests(source: &RustSource) -> Vec<Violation> {
             report("a test that is ignored");
         }
         let names_foreign = FOREIGN.iter().any(|one| line.contains(&format!("suite::{one}")));
-        // Those of the kernel run in virtual machines alone.
+        // Tests of the kernel run in virtual machines only.
         let may = ["/foreign/", "tests/kernel/"].map(|part| source.path.contains(part));
         if names_foreign && !may.contains(&true) {
             report("a test outside of a module `foreign` that needs another server or a browser");
@@ -82,7 +82,7 @@ fn honest_tests(source: &RustSource) -> Vec<Violation> {
     violations
 }
 
-/// Whether a line binds or listens at a literal address whose port is not 0.
+/// Reports whether a line binds or listens at a literal address whose port is not 0.
 fn binds_fixed_port(line: &str) -> bool {
     ["bind(", "bind_addr(", "listen("].iter().any(|call| {
         let argument = line.split(call).nth(1).unwrap_or_default().trim_start_matches('&');
@@ -92,13 +92,13 @@ fn binds_fixed_port(line: &str) -> bool {
     })
 }
 
-/// Lines a file before its tests.
+/// Maximum lines of a file before its tests.
 const FILE_LINES_MAX: usize = 600;
 
-/// Columns a line, the contents of literals not counted: they are not cut for a ruler.
+/// Maximum columns of a line. Literals' contents do not count, because they need not be cut.
 const COLUMNS_MAX: usize = 100;
 
-/// Words of unfinished work. Written in two parts, or this file would be its own violation.
+/// Words of unfinished work, written in two parts because this file would be a violation otherwise.
 const PROMISES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 pub(super) fn check_shape(tree: &WorkTree) -> Vec<Violation> {
@@ -138,7 +138,7 @@ fn promises(path: &str, text: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// Columns, without the contents of literals.
+/// Returns the columns of a line, without the contents of literals.
 fn width(line: &str, masked: &str) -> usize {
     if !line.contains('"') {
         return line.chars().count();

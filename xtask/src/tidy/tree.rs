@@ -1,5 +1,5 @@
-//! The files of the work tree, read once, and the noun that all rules share: what is broken, and
-//! where.
+//! The files of the work tree, read once, and the type that all rules share: a violation and its
+//! place.
 
 use std::fs;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Span, TokenStream, TokenTree};
 
-/// All that the rules look at.
+/// Input of the rules.
 #[derive(Debug, Default)]
 pub(super) struct WorkTree {
     pub(super) manifests: Vec<TextFile>,
@@ -19,7 +19,7 @@ pub(super) struct WorkTree {
     pub(super) paths: Vec<String>,
 }
 
-/// A file and its path from the root, with slashes.
+/// File and its path from the root, with slashes.
 #[derive(Debug)]
 pub(super) struct TextFile {
     pub(super) path: String,
@@ -30,15 +30,15 @@ pub(super) struct TextFile {
 pub(super) struct RustSource {
     pub(super) path: String,
     pub(super) text: String,
-    /// The same with comments and the contents of literals blanked, byte for byte as long.
+    /// Text with comments and the contents of literals blanked, of the same length in bytes.
     pub(super) masked: String,
-    /// The places of the tokens in `text`; `::` is one of them.
+    /// Places of the tokens in `text`; `::` is one token.
     tokens: Vec<Range<usize>>,
-    /// The line (from 0) at which inline tests begin; the number of lines if there are none.
+    /// Line (from 0) at which inline tests begin; the number of lines if there are none.
     tests: usize,
 }
 
-/// One broken rule: where, and what the rule says.
+/// Broken rule: its place and its text.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Violation {
     pub(super) place: String,
@@ -106,7 +106,7 @@ impl WorkTree {
 
 impl RustSource {
     /// # Errors
-    /// If it is no Rust.
+    /// Fails if the text is not Rust.
     pub(super) fn new(path: String, text: String) -> Result<Self> {
         let stream: TokenStream = text.parse().map_err(|error| anyhow!("{path}: {error}"))?;
         let mut code: Vec<u8> = text.bytes().map(blank).collect();
@@ -131,31 +131,31 @@ impl RustSource {
         Ok(Self { path, text, masked, tokens, tests })
     }
 
-    /// The masked lines before the inline tests.
+    /// Returns the masked lines before the inline tests.
     pub(super) fn code_lines(&self) -> impl Iterator<Item = &str> {
         self.masked.lines().take(self.tests)
     }
 
-    /// The masked lines of the inline tests, each with its number from 1.
+    /// Returns the masked lines of the inline tests, each with its number from 1.
     pub(super) fn test_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.masked.lines()).skip(self.tests)
     }
 
-    /// The tokens before the inline tests.
+    /// Returns the tokens before the inline tests.
     pub(super) fn code_tokens(&self) -> Vec<&str> {
         let end: usize = self.text.split_inclusive('\n').take(self.tests).map(str::len).sum();
         let tokens = self.tokens.iter().take_while(|place| place.start < end);
         tokens.map(|place| &self.text[place.clone()]).collect()
     }
 
-    /// The names that this keyword declares, each with the token before the keyword.
+    /// Returns the names that this keyword declares, each with the token before the keyword.
     pub(super) fn declared(&self, keyword: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         let token = |at: usize| self.tokens.get(at).map(|place| &self.text[place.clone()]);
         let all = (0..self.tokens.len()).filter(move |at| token(*at) == Some(keyword));
         all.filter_map(move |at| Some((token(at + 1)?, token(at.wrapping_sub(1)))))
     }
 
-    /// The comments and the contents of literals, with bars in place of code.
+    /// Returns the comments and the contents of literals, with bars in place of code.
     pub(super) fn prose(&self) -> String {
         let is_code = |masked: &u8| !masked.is_ascii_whitespace();
         let bytes = self.text.bytes().zip(self.masked.bytes());
@@ -163,14 +163,14 @@ impl RustSource {
         String::from_utf8(prose.collect()).expect("only code is replaced, byte by byte")
     }
 
-    /// The folder of its package, `crates/shared/wire` or `tests`; empty if it is in none.
+    /// Returns the folder of the package, `crates/shared/wire` or `tests`; empty if none.
     pub(super) fn package(&self) -> &str {
         let depth = if self.path.starts_with("crates/") { 3 } else { 1 };
         let end = self.path.match_indices('/').nth(depth - 1).map_or(0, |(at, _)| at);
         &self.path[..end]
     }
 
-    /// Whether it is code of a package, and no program that only tests or measures it.
+    /// Reports whether the file is in a crate's `src`, and not in a folder of tests there.
     pub(super) fn is_in_src(&self) -> bool {
         let within = self.path.get(self.package().len()..).unwrap_or_default();
         within.starts_with("/src/")
@@ -189,8 +189,8 @@ fn blank(byte: u8) -> u8 {
     if byte == b'\n' { b'\n' } else { b' ' }
 }
 
-/// Calls `note` with each token in order, groups taken apart, and whether it is a literal. Comments
-/// of the documentation, which are attributes to the compiler, are left out.
+/// Calls `note` with each token in order, inside groups too, and whether it is a literal. Skips doc
+/// comments, which are attributes to the compiler.
 fn note_tokens(stream: TokenStream, text: &str, note: &mut impl FnMut(Span, bool)) {
     for tree in stream {
         let is_slash = matches!(&tree, TokenTree::Punct(mark) if mark.as_char() == '/');
@@ -210,7 +210,7 @@ fn note_tokens(stream: TokenStream, text: &str, note: &mut impl FnMut(Span, bool
     }
 }
 
-/// The range of a text's or character's content within the literal.
+/// Returns the range of a text's or character's content within the literal.
 fn content_of(literal: &str) -> Range<usize> {
     let quoted = ['"', '\''].iter().find_map(|quote| {
         let opened = literal.find(*quote)? + 1;

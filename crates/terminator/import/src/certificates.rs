@@ -1,18 +1,18 @@
-//! Certificates in a file of PEM: their names, and whether they are authorities. Verifies nothing.
+//! Reads certificates in PEM: their names, and whether they are authorities. Verifies nothing.
 
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
-/// Whether a file has authorities beside certificates that are none. One that cannot be read counts
-/// as an authority, because more would be trusted if it were one.
+/// Reports whether a file mixes authorities with other certificates. An unreadable certificate
+/// counts as an authority, because more would be trusted if it were one.
 pub(crate) fn are_mixed(pem: &str) -> bool {
     let is_authority = |one: Pem| one.parse_x509().map_or(true, |one| one.is_ca());
     let all: Vec<_> = certificates(pem).map(is_authority).collect();
     all.contains(&true) && all.contains(&false)
 }
 
-/// The host names of the first certificate of a file, by which HAProxy chooses it: those of
-/// `subjectAltName` and the common name, in small letters.
+/// Returns the host names by which HAProxy chooses a file: `subjectAltName` and common name of its
+/// first certificate, in lower case.
 pub(crate) fn host_names(pem: &str) -> Vec<String> {
     let first = certificates(pem).next();
     let Some(first) = first.as_ref().and_then(|one| one.parse_x509().ok()) else {

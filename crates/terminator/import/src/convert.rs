@@ -1,4 +1,4 @@
-//! Conversions that all importers share: words of an option to the value of a key.
+//! Conversions that all importers share: from the words of an option to the value of a key.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use toml::Value;
 use crate::meanings::Conversion;
 use crate::source::{Statement, switch};
 
-/// The value of a key, and what is lost on the way.
+/// Value of a key, and what the conversion loses.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ConvertedValue {
     pub(crate) value: Value,
     pub(crate) difference: Option<String>,
 }
 
-/// A value that the key cannot have: the reason, and what to do instead.
+/// Reason why a key cannot have a value, and what to do instead.
 #[derive(Debug, PartialEq)]
 pub(crate) struct UnusableValue {
     pub(crate) why: String,
@@ -26,7 +26,7 @@ impl UnusableValue {
         Self { why: why.into(), remedy: remedy.into() }
     }
 
-    /// The reason to leave a service out because of an option that refuses somebody.
+    /// Returns the reason to leave a service out because of an option that refuses somebody.
     pub(crate) fn refusal(guard: &Statement) -> Self {
         let Statement { place, option, .. } = guard;
         let option = format!("{option} {}", guard.value());
@@ -47,10 +47,10 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 
-/// The least and the most that a key takes: numbers, bytes or milliseconds.
+/// Minimum and maximum of a key: numbers, bytes or milliseconds.
 pub(crate) type KeyRange = (u64, u64);
 
-/// The value of a key with that range that these words stand for.
+/// Converts the words of an option to the value of a key with that range.
 pub(crate) fn convert(range: KeyRange, conversion: Conversion, words: &[String]) -> Conversions {
     let text = words.join(" ");
     match conversion {
@@ -87,7 +87,7 @@ pub(crate) fn convert(range: KeyRange, conversion: Conversion, words: &[String])
     }
 }
 
-/// A path as it was written. Programs look for relative ones elsewhere.
+/// Converts a path unchanged. Programs look for relative paths in different places.
 fn path(text: &str) -> Conversions {
     if Path::new(text).is_absolute() || text.starts_with('@') {
         return alike(text);
@@ -106,7 +106,7 @@ fn number((least, most): KeyRange, text: &str) -> Conversions {
     Ok(ConvertedValue { value: value.into(), difference: (fitting != number).then(beyond) })
 }
 
-/// A time as keys write it.
+/// Converts a time to a key's notation.
 fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
     let Some(time) = milliseconds(text, unit) else {
         return Err(UnusableValue::new(format!("`{text}` is no time"), "write it as `30s`"));
@@ -120,7 +120,7 @@ fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
     Ok(ConvertedValue { value: time_text(fitting).into(), difference })
 }
 
-/// A time by the words of nginx and HAProxy: `1h30m`, `500ms`, `10`, which counts `unit`s.
+/// Parses a time of nginx or HAProxy: `1h30m`, `500ms`, or `10`, which counts `unit`s.
 pub(crate) fn milliseconds(text: &str, unit: u64) -> Option<u64> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -152,7 +152,7 @@ pub(crate) fn milliseconds(text: &str, unit: u64) -> Option<u64> {
     Some(sum)
 }
 
-/// A time as keys write it, in the largest unit that says it whole.
+/// Formats a time in a key's notation, in the largest unit that divides it.
 pub(crate) fn time_text(milliseconds: u64) -> String {
     let units = [(DAY, "d"), (HOUR, "h"), (60 * SECOND, "m"), (SECOND, "s")];
     let whole = |(unit, _): &&(u64, &str)| milliseconds > 0 && milliseconds.is_multiple_of(*unit);
@@ -163,7 +163,7 @@ pub(crate) fn time_text(milliseconds: u64) -> String {
     }
 }
 
-/// A number of bytes, by the suffixes of nginx and HAProxy.
+/// Parses a number of bytes with the suffixes of nginx and HAProxy.
 pub(crate) fn size(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
@@ -178,18 +178,18 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The parts of words between commas, colons and blanks.
+/// Splits words at commas, colons and blanks.
 pub(crate) fn split(words: &[String]) -> impl Iterator<Item = &str> {
     let parts = words.iter().flat_map(|word| word.split([',', ':', ' ', '\t']));
     parts.filter(|part| !part.is_empty())
 }
 
-/// A list as the value of a key.
+/// Turns a list into the value of a key.
 pub(crate) fn array<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> Value {
     Value::Array(items.into_iter().map(Into::into).collect())
 }
 
-/// Our name of a curve that OpenSSL or NIST calls so.
+/// Returns Lariat's name of a curve, given its name in OpenSSL or by NIST.
 fn group(name: &str) -> Option<&'static str> {
     match name.trim_start_matches(['?', '*']).to_ascii_lowercase().as_str() {
         "x25519" | "curve25519" => Some("x25519"),
@@ -221,7 +221,7 @@ fn groups(words: &[String]) -> Conversions {
     Ok(ConvertedValue { value: array(known), difference: (!others.is_empty()).then(lost) })
 }
 
-/// Versions of TLS; older ones are not spoken.
+/// Converts versions of TLS; drops those older than TLS 1.2.
 fn versions(words: &[String]) -> Conversions {
     let mut spoken: Vec<&str> = Vec::new();
     let mut others: Vec<&str> = Vec::new();
@@ -249,7 +249,7 @@ fn versions(words: &[String]) -> Conversions {
     Ok(ConvertedValue { value: array(spoken), difference: (!others.is_empty()).then(lost) })
 }
 
-/// Our name of a version, `Some(None)` = an older one, `None` = no version.
+/// Returns Lariat's name of a version: `Some(None)` for an older one, `None` if it is no version.
 pub(crate) fn version(name: &str) -> Option<Option<&'static str>> {
     match name.to_ascii_lowercase().as_str() {
         "tlsv1.2" | "tlsv12" | "tls1.2" | "1.2" => Some(Some("1.2")),
@@ -259,7 +259,7 @@ pub(crate) fn version(name: &str) -> Option<Option<&'static str>> {
     }
 }
 
-/// An address with a port as keys write it: all of IPv6 and IPv4 for `*` and for no host.
+/// Formats an address with a port for a key: `*` or no host means all of IPv6 and IPv4.
 pub(crate) fn address(host: &str, port: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host {
@@ -269,17 +269,17 @@ pub(crate) fn address(host: &str, port: &str) -> String {
     }
 }
 
-/// Facilities of syslog that the key takes.
+/// Facilities of syslog that the key accepts.
 pub(crate) const FACILITIES: &str = "\
     user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp local0 local1 local2 \
     local3 local4 local5 local6 local7";
 
-/// Whether a word is in a list with blanks between its words.
+/// Reports whether a word is in a list separated by blanks.
 pub(crate) fn is_among(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one == word)
 }
 
-/// Host and port of `[HOST]:PORT` or `HOST:PORT`; of a text without a colon, it is the port.
+/// Splits `[HOST]:PORT` or `HOST:PORT`; a text without a colon is the port.
 pub(crate) fn split_endpoint(text: &str) -> (String, String) {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.trim_start_matches(':')),
@@ -288,10 +288,10 @@ pub(crate) fn split_endpoint(text: &str) -> (String, String) {
     (host.to_owned(), port.to_owned())
 }
 
-/// Whether a name fits a pattern of `*` and `?`.
+/// Reports whether a name matches a pattern of `*` and `?`.
 pub(crate) fn glob_fits(pattern: &str, name: &str) -> bool {
     let name: Vec<_> = name.chars().collect();
-    // Which first characters of the name fit the part of the pattern so far, by their number.
+    // Lengths of the name's beginnings that match the part of the pattern read so far.
     let mut fits = vec![false; name.len() + 1];
     fits[0] = true;
     for sign in pattern.chars() {

@@ -1,5 +1,4 @@
-//! The configuration as it is being written, with the line that each value comes from, and its
-//! TOML.
+//! The configuration while it is written, with the source line of each value, and its TOML.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,33 +7,33 @@ use toml::Value;
 
 use crate::source::SourceLine;
 
-/// A value, the line that it comes from, and a remark.
+/// Value, with its source line and a remark.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftValue {
     pub(crate) value: Value,
-    /// `None` = nobody wrote it: a default of the program before.
+    /// `None` for a default of the imported program, which no line sets.
     pub(crate) origin: Option<SourceLine>,
 }
 
-/// A key with one value, or with a list of values of which each has its line.
+/// Key with one value, or with a list of values that each have a source line.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftKey {
-    /// The path below the table: `tls.versions`.
+    /// Path below the table: `tls.versions`.
     pub(crate) path: String,
     pub(crate) values: Vec<DraftValue>,
     pub(crate) is_list: bool,
-    /// A sentence about it, for the reader of the file.
+    /// Sentence about the key, for the reader of the file.
     pub(crate) remark: Option<String>,
 }
 
-/// A table of ours: a service, or the whole file but for its services.
+/// Table of Lariat's configuration: a service, or the whole file without its services.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DraftTable {
     pub(crate) keys: Vec<DraftKey>,
 }
 
 impl DraftTable {
-    /// Sets a key to one value, in place of what it had.
+    /// Sets a key to one value, which replaces earlier values.
     pub(crate) fn set(
         &mut self,
         path: &str,
@@ -59,14 +58,14 @@ impl DraftTable {
         }
     }
 
-    /// Puts a sentence above a key that has been set.
+    /// Puts a sentence above a key that is set.
     pub(crate) fn remark(&mut self, path: &str, remark: impl Into<String>) {
         if let Some(key) = self.find_mut(path) {
             key.remark = Some(remark.into());
         }
     }
 
-    /// Sets a default of the program before, where nothing was written and ours differs.
+    /// Sets a default of the imported program if the key is unset and Lariat's default differs.
     pub(crate) fn set_default(&mut self, path: &str, value: impl Into<Value>, remark: &str) {
         if !self.has(path) {
             self.set(path, value, None);
@@ -82,23 +81,23 @@ impl DraftTable {
         self.keys.iter().find(|key| key.path == path)
     }
 
-    /// The one value of a key as text.
+    /// Returns the only value of a key as text.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.find(path)?.values.first()?.value.as_str()
     }
 
-    /// Takes a key out.
+    /// Removes a key and returns it.
     pub(crate) fn take(&mut self, path: &str) -> Option<DraftKey> {
         let place = self.keys.iter().position(|key| key.path == path)?;
         Some(self.keys.remove(place))
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub(crate) fn count(&self) -> usize {
         self.keys.iter().map(|key| key.values.len()).sum()
     }
 
-    /// Adds what another table has to the lists of this one, and sets its other keys.
+    /// Appends another table's lists to those of this table, and sets its other keys.
     pub(crate) fn append(&mut self, other: &Self) {
         for key in &other.keys {
             for one in &key.values {
@@ -128,16 +127,16 @@ impl DraftTable {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) services: Vec<DraftTable>,
-    /// Services that would serve, or trust, others than before: comments in the file.
+    /// Services that would serve or trust others than before: written as comments.
     pub(crate) refused: Vec<DraftTable>,
-    /// The keys of all other tables, by their whole paths.
+    /// Keys of all other tables, by their full paths.
     pub(crate) process: DraftTable,
-    /// The number of the last service that was named after others of its name.
+    /// Last number given to a service, by the name that several services wanted.
     numbers: HashMap<String, usize>,
 }
 
 impl Draft {
-    /// A name for a service that no other has: of letters that names may have.
+    /// Returns a name that no other service has, of the characters that names allow.
     pub(crate) fn free_name(&mut self, wanted: &str) -> String {
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let name: String = wanted.chars().map(|c| if fits(c) { c } else { '-' }).take(56).collect();
@@ -155,10 +154,10 @@ impl Draft {
     }
 }
 
-/// The widest line of comment.
+/// Maximum width of a comment line.
 const COLUMNS: usize = 100;
 
-/// The text of a whole draft.
+/// Formats a whole draft as TOML.
 pub(crate) fn toml(draft: &Draft) -> String {
     let mut text = String::new();
     for service in &draft.services {
@@ -177,7 +176,7 @@ pub(crate) fn toml(draft: &Draft) -> String {
     text
 }
 
-/// The keys of a table, those of tables in it under headings of their own.
+/// Writes the keys of a table; tables in it get their own headings.
 fn table(text: &mut String, above: &str, table: &DraftTable) {
     let mut headings: Vec<&str> = table.keys.iter().map(|key| parts(key).0).collect();
     headings.sort_unstable_by_key(|heading| (rank(heading), *heading));
@@ -193,14 +192,14 @@ fn table(text: &mut String, above: &str, table: &DraftTable) {
     }
 }
 
-/// Clients come first, then servers, then the rest.
+/// Orders headings: clients first, then servers, then the rest.
 fn rank(heading: &str) -> usize {
     let first = heading.split('.').next().unwrap_or_default();
     let order = ["", "front", "back"];
     order.iter().position(|one| *one == first).unwrap_or(order.len())
 }
 
-/// The table of a key, and its name.
+/// Splits a key into its table and its name.
 fn parts(key: &DraftKey) -> (&str, &str) {
     key.path.rsplit_once('.').unwrap_or(("", &key.path))
 }
@@ -227,7 +226,7 @@ fn key(text: &mut String, key: &DraftKey) {
     }
 }
 
-/// A key with one value; a long list takes a line for each of its elements.
+/// Writes a key with one value; a long list gets a line for each element.
 fn single(text: &mut String, name: &str, one: &DraftValue) {
     let content = format!("{name} = {}", one.value);
     match &one.value {
@@ -242,7 +241,7 @@ fn single(text: &mut String, name: &str, one: &DraftValue) {
     }
 }
 
-/// Whether values come from one line and are short enough for one.
+/// Reports whether values come from one source line and fit on one line.
 fn of_one_line(values: &[DraftValue]) -> bool {
     let length: usize = values.iter().map(|one| one.value.to_string().len() + 2).sum();
     length < 80 && values.windows(2).all(|pair| pair[0].origin == pair[1].origin)
@@ -256,7 +255,7 @@ fn line(text: &mut String, content: &str, origin: Option<&SourceLine>) {
     text.push('\n');
 }
 
-/// A comment of whole lines.
+/// Writes a comment of whole lines.
 pub(crate) fn comment(text: &mut String, remark: &str) {
     let mut width = COLUMNS;
     for word in printable(remark).split(' ') {
@@ -274,7 +273,7 @@ pub(crate) fn comment(text: &mut String, remark: &str) {
     text.push('\n');
 }
 
-/// Text without the characters that a comment must not have.
+/// Replaces control characters, which a comment must not contain.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

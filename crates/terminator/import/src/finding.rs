@@ -1,14 +1,14 @@
-//! Findings: what became of each option, for the report.
+//! Findings: the outcome of each option, for the report.
 
 use std::fmt;
 
 use crate::source::SourceLine;
 
-/// The fate of one option, with its place.
+/// Outcome of one option, with its place.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ImportFinding {
     pub place: SourceLine,
-    /// The option, with its words where they help to find it; or what a fault is about.
+    /// Option, with its words where they help to find it; or the subject of a fault.
     pub option: String,
     pub outcome: ImportOutcome,
 }
@@ -17,20 +17,20 @@ pub struct ImportFinding {
 pub enum ImportOutcome {
     /// The same is said, by this key; or Lariat does it always, as the words say.
     Mapped(String),
-    /// A key says it, and something differs.
+    /// A key covers the option, and something differs.
     Differs { key: String, difference: String },
-    /// Not said in the imported file.
+    /// The new configuration does not cover the option.
     Unmapped { why: String, remedy: String },
-    /// A service that would serve, or trust, others than before: in the file it is a comment.
+    /// A service would serve or trust others than before: it is a comment in the file.
     LeftOut { why: String, remedy: String },
-    /// A file that the imported one names is not on this host.
+    /// A file named in the imported one is not on this host.
     Missing(String),
-    /// The program itself would refuse it, or it cannot be read: no file is written.
+    /// The program itself would refuse the option, or it cannot be read: no file is written.
     Fault { why: String, remedy: String },
 }
 
 impl ImportFinding {
-    /// The option's place and its name without words.
+    /// Returns the option's place and its name without words.
     pub(crate) fn named(&self) -> (SourceLine, String) {
         let name = self.option.split(' ').next().unwrap_or_default();
         (self.place.clone(), name.to_owned())

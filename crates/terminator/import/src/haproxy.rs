@@ -1,5 +1,5 @@
-//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service; the
-//! section `global` is for the process.
+//! Imports files of HAProxy: each path from a `frontend` to a `backend`, and each `listen`, becomes
+//! a service; the section `global` configures the process.
 
 mod arguments;
 mod back;
@@ -34,7 +34,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     }
 }
 
-/// The files that `-f PATH` reads: of a folder each `*.cfg`, by name, but for hidden ones.
+/// Returns the files that `-f PATH` reads: each `*.cfg` of a folder by name, without hidden ones.
 fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
     let mut listed = files.list(path).unwrap_or_default();
     listed.retain(|file| {
@@ -84,7 +84,7 @@ impl HaproxyReading {
         if self.opens_section(import, &written) {
             return;
         }
-        // A prefix that turns an option off, or back to what it was.
+        // A prefix turns an option off, or back to its default.
         let is_off = ["no", "default"].contains(&first.as_str()) && !words.is_empty();
         if is_off {
             written.option = words.remove(0);
@@ -153,7 +153,7 @@ impl HaproxyReading {
             self.within = HaproxyPlace::Global;
         } else if is_proxy {
             self.is_full = !import.has_room(self.sections.len(), &written.place);
-            // All sections behind it have its options.
+            // All later sections inherit its options.
             if let Some(last) = self.sections.last_mut().filter(|one| one.kind == "defaults") {
                 last.options = last.options.without_repeated(is_single);
             }
@@ -167,7 +167,7 @@ impl HaproxyReading {
                 kind: kind.to_owned(),
                 name: written.words.first().cloned().unwrap_or_default(),
                 place: written.place.clone(),
-                // A section `defaults` itself has others only by `from`.
+                // A section `defaults` inherits from another only by `from`.
                 defaults: (kind != "defaults" || from.is_some())
                     .then(|| self.sections.iter().rposition(is_default))
                     .flatten(),
@@ -184,7 +184,7 @@ impl HaproxyReading {
     }
 }
 
-/// Whether only the last of an option counts.
+/// Reports whether only the last occurrence of an option counts.
 fn is_single(name: &str) -> bool {
     let is_key = |meaning: &OptionMeaning| match meaning.support {
         OptionSupport::Key { conversion, .. } => !matches!(conversion, Conversion::Paths),
@@ -198,11 +198,11 @@ fn is_single(name: &str) -> bool {
 /// Keywords with conditions.
 const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
 
-/// Sections that are no services.
+/// Sections that are not services.
 const OTHERS: &str =
     "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
 
-/// Writes what the whole process does.
+/// Writes the keys of the whole process.
 fn write_process(reading: &HaproxyReading, import: &mut Import) {
     arguments::write_keys(&reading.global, import);
     for (name, written) in reading.global.iter() {
@@ -237,7 +237,7 @@ fn write_process(reading: &HaproxyReading, import: &mut Import) {
     }
 }
 
-/// A target of the log: one is written to.
+/// Writes a log target: Lariat has one.
 fn write_log(written: &Statement, import: &mut Import) {
     if import.draft.process.has("log.output") {
         return import.lacks(written, "the log has one target", "syslog daemons pass it on");

@@ -1,7 +1,7 @@
-//! Files and command lines of hitch and stud.
+//! Imports files and command lines of hitch and stud.
 //!
-//! Options of the top level are defaults of all frontends; each frontend, or all that are alike,
-//! becomes a service. Some are for the process: the log, and the exchange of sessions among peers.
+//! Options of the top level are defaults of all frontends; each group of equal frontends becomes a
+//! service. Some options are for the process: the log, and the exchange of sessions among peers.
 
 mod frontend;
 mod syntax;
@@ -19,7 +19,7 @@ use crate::tls_policy::ORDER;
 use frontend::Frontend;
 use syntax::{HitchEntry, SyntaxFault};
 
-/// All that was read, before it is put together.
+/// Everything read, before it is put together.
 #[derive(Debug)]
 struct HitchReading {
     /// The top level, as a frontend without an address.
@@ -38,7 +38,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     } else {
         paths.iter().for_each(|path| reading.take_file(import, path));
     }
-    // Defaults of a file of which nothing was read would hide why.
+    // Defaults would hide why nothing of a file was read.
     if !(import.is_faulty() && reading.is_empty()) {
         reading.finish(import, &place);
     }
@@ -72,7 +72,7 @@ impl HitchReading {
                 import.settings.insert(name, entry.statement.value());
             }
             match (entry.name(), &entry.block) {
-                // No file names another, so that this is no circle.
+                // A file cannot name another, so this cannot loop.
                 (Some("--config"), _) => {
                     import.joined(&entry.statement, "the file", "");
                     self.take_file(import, Path::new(&entry.statement.value()));
@@ -97,7 +97,7 @@ impl HitchReading {
             self.frontends.push(Frontend::default_one());
         }
         write_process(&self.global.options, import);
-        // What services say, and the addresses of the frontends that each is for.
+        // Keys of services, and the addresses of each one's frontends.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();
         let shared = self.global.options.len() + self.global.certificates();
@@ -141,7 +141,7 @@ impl HitchReading {
     }
 }
 
-/// Writes what is said, and reports defaults of hitch that differ from Lariat's.
+/// Writes the options of the process, and reports defaults of hitch that differ from Lariat's.
 fn write_process(options: &Statements, import: &mut Import) {
     options.all("syslog").for_each(|written| write_syslog(written, import));
     if options.find("ocsp-dir").is_none() && import.is_of(Predecessor::Hitch) {
@@ -155,7 +155,7 @@ fn write_process(options: &Statements, import: &mut Import) {
     write_cluster(options, import);
 }
 
-/// The one option that two keys say.
+/// Writes the only option that needs two keys.
 fn write_syslog(written: &Statement, import: &mut Import) {
     if switch(&written.value()) != Some(true) {
         return import.mapped(written, "off, as here");
@@ -166,10 +166,10 @@ fn write_syslog(written: &Statement, import: &mut Import) {
     }
 }
 
-/// The file for the secret of a cluster.
+/// File for the secret of a cluster.
 const SECRET: &str = "/etc/lariat/cluster.key";
 
-/// Writes `[cluster]`, if anything says so.
+/// Writes `[cluster]` if an option asks for it.
 fn write_cluster(options: &Statements, import: &mut Import) {
     let interface = options.find("shared-cache-if");
     let peers: Vec<_> = options.all("shared-cache-peer").collect();

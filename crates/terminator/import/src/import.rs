@@ -1,4 +1,4 @@
-//! An import on its way: the draft, and what became of each option.
+//! An import in progress: the draft, and the outcome of each option.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -18,39 +18,39 @@ use crate::source::{
     SourceLine, Statement, Statements, UNKNOWN, Written, switch,
 };
 
-/// The finding of an option that another one stands in for.
+/// Finding for an option that another one replaces.
 const REPLACED: &str = "without effect: another option is used in its place";
 
-/// The same of HAProxy's, where it may also be an option of what is left out.
+/// Finding for HAProxy, where the option's section or server may also be left out.
 const REPLACED_OR_OUT: &str =
     "without effect: another option is used in its place, or its section or server is left out";
 
-/// The table in which keys of services begin.
+/// Table in which keys of services begin.
 const SERVICE: &str = "service.";
 
-/// The result of importing the files of a program.
+/// Result of importing the files of a program.
 #[derive(Debug)]
 pub struct Import {
     of: Predecessor,
     table: &'static Table,
-    /// The files, or the command line.
+    /// Files, or the command line.
     words: String,
-    /// Stands for them as a whole.
+    /// Place that stands for the files as a whole.
     pub(crate) place: SourceLine,
     pub(crate) draft: Draft,
-    /// The service that is being written.
+    /// Service that is being written.
     pub(crate) service: DraftTable,
     pub(crate) findings: Vec<ImportFinding>,
-    /// Options that were read, each of which needs a finding.
+    /// Options read, each of which needs a finding.
     read: Vec<(SourceLine, String)>,
-    /// The last value of each option that stands at the top, by its name in the table.
+    /// Last value of each top-level option, by its name in the table.
     pub(crate) settings: HashMap<&'static str, String>,
     unknown: Vec<ImportFinding>,
-    /// How many unknown options may still be compared with all others.
+    /// Number of unknown options that may still be compared with all others.
     comparisons: usize,
-    /// Options that were looked at, for each service anew.
+    /// Number of options processed, counted again for each service.
     options: usize,
-    /// Whether something was more than any configuration has, so that the rest is not looked at.
+    /// Whether a limit above any real configuration was exceeded, so that the rest is ignored.
     pub(crate) is_full: bool,
 }
 
@@ -80,45 +80,45 @@ impl Import {
         self.of == predecessor
     }
 
-    /// The findings about options, in the order of the files.
+    /// Returns the findings about options, in the order of the files.
     pub fn findings(&self) -> &[ImportFinding] {
         &self.findings
     }
 
-    /// Whether something is wrong with the files, so that nothing should be made of them.
+    /// Reports whether the files are wrong, so that no configuration should be made of them.
     pub fn is_faulty(&self) -> bool {
         self.is_full
             || self.findings.iter().any(|one| matches!(one.outcome, ImportOutcome::Fault { .. }))
     }
 
-    /// Options that the program does not have, and would refuse.
+    /// Returns options that the program does not have and would refuse.
     pub fn unknown(&self) -> &[ImportFinding] {
         &self.unknown
     }
 
-    /// The first address that is listened at.
+    /// Returns the first address to listen at.
     pub fn first_address(&self) -> Option<&str> {
         let service = self.draft.services.first()?;
         service.find("front.listen")?.values.first()?.value.as_str()
     }
 
-    /// The value of an option of hitch, by its name in the table of meanings, as it was written.
+    /// Returns the value of an option of hitch as written, by its name in the table.
     pub fn setting(&self, option: &str) -> Option<&str> {
         self.settings.get(option).map(String::as_str)
     }
 
-    /// Whether a switch of hitch is on.
+    /// Reports whether a switch of hitch is on.
     pub fn is_on(&self, option: &str) -> bool {
         self.setting(option).and_then(switch) == Some(true)
     }
 
-    /// The file of the other program to which Lariat would write lines too.
+    /// Returns the imported program's log file if Lariat would write lines to it too.
     pub fn log_file(&self) -> Option<&str> {
         let path = self.draft.process.text("log.output")?;
         (path.contains('/') && !path.starts_with("/dev/")).then_some(path)
     }
 
-    /// Whether somebody should look at what is missing.
+    /// Reports whether a person should check what is missing.
     pub fn is_partial(&self) -> bool {
         let is_missing = |one: &ImportFinding| {
             matches!(
@@ -131,7 +131,7 @@ impl Import {
         self.findings.iter().any(is_missing)
     }
 
-    /// The report: a line for each finding, and their numbers.
+    /// Formats the report: a line for each finding, and their numbers.
     pub fn report(&self) -> String {
         let lines: String = self.findings.iter().map(|one| format!("{one}\n")).collect();
         lines + &self.counts()
@@ -147,7 +147,7 @@ impl Import {
         if counts.is_empty() { "nothing was found".to_owned() } else { counts.join(", ") }
     }
 
-    /// The configuration as TOML, with the origin of each value, and what is not in it.
+    /// Formats the configuration as TOML, with the origin of each value and everything left out.
     pub fn toml(&self) -> String {
         let mut text = String::new();
         let head = format!("From `lariat import {} {}`.", self.of.word(), self.words);
@@ -196,7 +196,7 @@ impl Import {
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));
     }
 
-    /// Counts options that are looked at for one more service; a fault if they are too many.
+    /// Counts the options of one more service. Reports a fault if there are too many.
     pub(crate) fn take_options(&mut self, options: usize, place: &SourceLine) -> bool {
         self.options = self.options.saturating_add(options);
         if self.options > OPTIONS_MAX {
@@ -206,7 +206,7 @@ impl Import {
         !self.is_full
     }
 
-    /// Ends the import because of too much of something, which is told once.
+    /// Ends the import because a limit is exceeded, which is reported once.
     pub(crate) fn fill(&mut self, place: &SourceLine, what: &str) {
         if !self.is_full {
             self.fault(place, "file", format!("{what}, as no configuration has"), "divide it");
@@ -214,7 +214,7 @@ impl Import {
         }
     }
 
-    /// Whether one more block may follow after `blocks` blocks; a fault if it may not.
+    /// Reports whether one more block may follow after `blocks` blocks. Adds a fault if not.
     pub(crate) fn has_room(&mut self, blocks: usize, place: &SourceLine) -> bool {
         if blocks == BLOCKS_MAX {
             let why = format!("more than {BLOCKS_MAX} of a kind, as no configuration has");
@@ -223,24 +223,24 @@ impl Import {
         blocks < BLOCKS_MAX
     }
 
-    /// Begins a service, under a name that no other has.
+    /// Begins a service, under a unique name.
     pub(crate) fn begin(&mut self, name: &str, origin: impl Into<Option<SourceLine>>) {
         self.service = DraftTable::default();
         let name = self.draft.free_name(name);
         self.service.set("name", name, origin);
     }
 
-    /// The table that has been written, in place of which an empty one is begun.
+    /// Takes the written table and begins an empty one.
     pub(crate) fn take_service(&mut self) -> DraftTable {
         std::mem::take(&mut self.service)
     }
 
-    /// Puts a sentence above a key of the service that has been set.
+    /// Puts a sentence above a key that is set in the service.
     pub(crate) fn remark(&mut self, path: &str, remark: &str) {
         self.service.remark(path, remark);
     }
 
-    /// Does what the table says of an option. Returns whether the importer's own code must do it,
+    /// Applies the table's meaning of an option. Returns whether the importer's own code must apply
     /// and report it.
     pub(crate) fn apply(&mut self, meaning: &OptionMeaning, written: &Statement) -> bool {
         match &meaning.support {
@@ -291,7 +291,7 @@ impl Import {
         }
     }
 
-    /// The least and the most that a key takes.
+    /// Returns the minimum and maximum of a key.
     pub(crate) fn range(&self, key: &str) -> KeyRange {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         match self.table.find(key).map(|key| key.kind) {
@@ -302,7 +302,7 @@ impl Import {
         }
     }
 
-    /// Sets a key, of the service or of the process, and reports it; with a difference, if any.
+    /// Sets a key of the service or of the process, and reports it with a difference, if any.
     pub(crate) fn put<'s>(
         &mut self,
         key: &str,
@@ -338,7 +338,7 @@ impl Import {
         }
     }
 
-    /// Writes the defaults of the program before where those keys have no value yet.
+    /// Writes the imported program's defaults where those keys have no value yet.
     pub(crate) fn defaults(&mut self, defaults: impl IntoIterator<Item = &'static OldDefault>) {
         let of = self.of;
         for OldDefault { option, key, value, note, .. } in defaults {
@@ -352,7 +352,7 @@ impl Import {
     }
 
     /// Puts the service into the draft, unless one of its options refuses clients or servers in a
-    /// way that cannot be said.
+    /// way that no key covers.
     pub(crate) fn finish(&mut self, options: &Statements, of: &Statement) {
         let table = self.of;
         let is_guard = |(name, written): &(&str, &Statement)| {
@@ -400,7 +400,7 @@ impl Import {
         }
     }
 
-    /// Options that the importer's own code has written; with a difference if there is one.
+    /// Reports options that the importer's own code has written; with a difference if there is one.
     pub(crate) fn joined<'s>(&mut self, all: impl Written<'s>, key: &str, difference: &str) {
         let (key, difference) = (key.to_owned(), difference.to_owned());
         let is_same = difference.is_empty();
@@ -412,7 +412,7 @@ impl Import {
         all.into_iter().for_each(|one| self.note(&one.place, &one.option, outcome.clone()));
     }
 
-    /// A default that no key says, and what differs.
+    /// Reports a default that no key covers, and what differs.
     pub(crate) fn note_default(&mut self, option: &str, (key, note): (&str, &str)) {
         let option = format!("{option} (a default)");
         self.joined(&Statement::new(&self.place.clone(), &option, Vec::new()), key, note);
@@ -432,12 +432,12 @@ impl Import {
         self.note(&written.place, &option, ImportOutcome::Unmapped { why, remedy });
     }
 
-    /// Options, and what to do in their place.
+    /// Reports options that Lariat lacks, and what to do instead.
     pub(crate) fn lacks<'s>(&mut self, all: impl Written<'s>, why: &str, remedy: &str) {
         all.into_iter().for_each(|one| self.unmapped(one, UnusableValue::new(why, remedy)));
     }
 
-    /// An option that the table does not have.
+    /// Reports an option that the table does not have.
     pub(crate) fn note_unknown(&mut self, written: &Statement) {
         self.comparisons = self.comparisons.saturating_sub(1);
         let compared = if self.comparisons > 0 { meanings::of(self.of) } else { &[] };
@@ -448,7 +448,7 @@ impl Import {
         };
         let why = format!("{} has no such option that this program knows", self.of);
         if [Predecessor::Hitch, Predecessor::Stud].contains(&self.of) {
-            // It starts with none, and one that is misspelt may refuse clients.
+            // hitch starts with no unknown option, and a misspelt one may refuse clients.
             return self.fault(&written.place, &written.option, why, remedy);
         }
         self.unmapped(written, UnusableValue::new(why, remedy));
@@ -473,7 +473,7 @@ impl Import {
         self.findings.push(ImportFinding { place, option, outcome });
         if self.findings.len() >= FINDINGS_MAX {
             self.say_once();
-            // Otherwise each finding more would compare all of them.
+            // More findings would each be compared with all of them.
             if self.findings.len() > FINDINGS_MAX / 2
                 && let Some(place) = self.findings.last().map(|one| one.place.clone())
             {
@@ -482,18 +482,18 @@ impl Import {
         }
     }
 
-    /// Takes out what was found before: what is said of several services is said once.
+    /// Removes repeated findings: a finding about several services is reported once.
     fn say_once(&mut self) {
         let mut seen = HashSet::new();
         self.findings.retain(|one| seen.insert(one.clone()));
     }
 }
 
-/// An import with the files that it reads.
+/// Import, with the files that it reads.
 pub(crate) struct Importer<'f> {
     import: Import,
     pub(crate) files: &'f mut dyn SourceFiles,
-    /// Files that were read, and their bytes.
+    /// Numbers of files and bytes read.
     read_files: usize,
     read_bytes: usize,
 }
@@ -503,7 +503,7 @@ impl<'f> Importer<'f> {
         Self { import, files, read_files: 0, read_bytes: 0 }
     }
 
-    /// The text of a file; a fault if it cannot be read.
+    /// Reads the text of a file. Reports a fault if it cannot be read.
     pub(crate) fn read(&mut self, path: &Path, place: Option<&SourceLine>) -> Option<String> {
         self.read_files += 1;
         if self.read_files > FILES_MAX || self.read_bytes > READ_BYTES_MAX {
@@ -532,12 +532,12 @@ impl<'f> Importer<'f> {
         None
     }
 
-    /// Notes the files that options name and that are not on this host.
+    /// Reports files that options name and that are not on this host.
     pub(crate) fn look_for<'s>(&mut self, all: impl Written<'s>) {
         all.into_iter().for_each(|one| self.look_for_path(&one.value(), one));
     }
 
-    /// Notes a file that a key names and that is not on this host.
+    /// Reports a file that a key names and that is not on this host.
     pub(crate) fn look_for_path(&mut self, path: &str, of: &Statement) {
         if !self.files.exists(Path::new(path)) {
             let begins = ", where relative paths begin at the directory of lariat.toml";
@@ -548,7 +548,7 @@ impl<'f> Importer<'f> {
         }
     }
 
-    /// The import, once all has been read.
+    /// Finishes the import after everything is read.
     pub(crate) fn settled(mut self) -> Import {
         self.settle();
         self.import
@@ -569,12 +569,12 @@ impl DerefMut for Importer<'_> {
     }
 }
 
-/// A table with these keys, as an element of a list.
+/// Builds a table of these keys, as an element of a list.
 pub(crate) fn inline_table(keys: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A note about a default for the file, in which nothing before it says whose that is.
+/// Returns a note about a default for the file, naming the program whose default it is.
 fn remark(note: &str, of: Predecessor) -> String {
     match note.split_once(' ') {
         Some(("it", rest)) => format!("{of} {rest}"),

@@ -1,8 +1,8 @@
-//! Configurations of hitch, stud, stunnel, HAProxy and nginx to one of Lariat.
+//! Converts configurations of hitch, stud, stunnel, HAProxy and nginx to one of Lariat.
 //!
 //! An importer reads an option, looks its meaning up in the table, and lets the table's conversion
 //! or its own code write keys into a draft. Each option gets a finding: mapped, mapped with a
-//! difference, or not mapped. Opens no file itself: `SourceFiles` reads for it.
+//! difference, or not mapped. The crate opens no file itself: `SourceFiles` reads for it.
 #![forbid(unsafe_code)]
 
 mod certificates;
@@ -33,7 +33,7 @@ pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
 
 /// Imports files of one program, or its command line, which begins with a dash. The table has the
-/// ranges of our keys.
+/// ranges of Lariat's keys.
 pub fn import(
     of: Predecessor,
     words: &[PathBuf],

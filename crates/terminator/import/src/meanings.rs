@@ -1,13 +1,13 @@
-//! The programs whose configurations can be imported, and the table of meanings: what an option of
-//! another program is in Lariat.
+//! The programs whose configurations can be imported, and the table of meanings: the equivalent in
+//! Lariat of each option of another program.
 //!
 //! The table serves the importers, the pages about each program, and hints for misplaced options.
-//! It is a file for each program, beside this one. `names` are an option's names, `begins` the
-//! beginnings of more; of HAProxy, `[[bind]]`, `[[server]]` and `[[global]]` stand before the
-//! names. `key`, with `as` or `choice`, is written by itself, `keys` by the importer's own code;
-//! `always` needs none; `lacks` has none, and `guards` tells whether the service must be left out
-//! then; `near` is a key for hints. `[[default]]` is what the program does unasked. A key is
-//! written as its path: `service.front.tls.versions`.
+//! Each program has a file of it beside this one. `names` are an option's names, `begins` the
+//! beginnings of more; in HAProxy's, `[[bind]]`, `[[server]]` and `[[global]]` prefix the names.
+//! `key`, with `as` or `choice`, is written by itself, `keys` by the importer's own code; `always`
+//! needs no key; `lacks` has none, and `guards` decides whether the service must be left out then;
+//! `near` is a key for hints. `[[default]]` is the program's behaviour when nothing is set. A key
+//! is written as its path: `service.front.tls.versions`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,19 +15,19 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-/// All that is known of one program.
+/// Meanings and defaults of one program.
 struct MeaningTable {
     meanings: Vec<OptionMeaning>,
     defaults: Vec<OldDefault>,
-    /// Places in `meanings`.
+    /// Indices in `meanings`.
     by_name: HashMap<String, usize>,
 }
 
-/// Parts of a file, and what stands before the names in them.
+/// Parts of a file, and the prefix of the names in them.
 const SCOPES: [(&str, &str); 4] =
     [("option", ""), ("global", "global "), ("bind", "bind "), ("server", "server ")];
 
-/// The tables of hitch, stunnel, HAProxy and nginx.
+/// Tables of hitch, stunnel, HAProxy and nginx.
 static TABLES: [LazyLock<MeaningTable>; 4] = [
     LazyLock::new(|| read(include_str!("meanings/hitch.toml"))),
     LazyLock::new(|| read(include_str!("meanings/stunnel.toml"))),
@@ -49,7 +49,7 @@ pub(crate) fn of(predecessor: Predecessor) -> &'static [OptionMeaning] {
     &table(predecessor).meanings
 }
 
-/// The defaults of a program where ours differ.
+/// Returns the defaults of a program that differ from Lariat's.
 pub(crate) fn defaults_of(predecessor: Predecessor) -> &'static [OldDefault] {
     &table(predecessor).defaults
 }
@@ -76,7 +76,7 @@ fn read(text: &str) -> MeaningTable {
     }
     let names = |(place, one): (usize, &OptionMeaning)| {
         let plain = one.names.iter().map(|name| (*name).to_owned());
-        // A long flag without a file's option of that name.
+        // Long flag without an option of that name in the file.
         let dashed = one.names.iter().map(|name| format!("--{name}"));
         plain.chain(dashed).map(move |name| (name, place)).collect::<Vec<_>>()
     };
@@ -135,12 +135,12 @@ fn conversion(row: &Table) -> Conversion {
     }
 }
 
-/// A text of the table, which lives as long as the program.
+/// Returns a text of the table, which lives as long as the program.
 fn word(row: &Table, name: &str) -> &'static str {
     row.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned().leak()
 }
 
-/// The parts of a text between commas.
+/// Splits a text of the table at commas.
 fn words(row: &Table, name: &str) -> impl Iterator<Item = &'static str> {
     word(row, name).split(',').map(str::trim).filter(|one| !one.is_empty())
 }
@@ -164,30 +164,30 @@ pub struct OptionMeaning {
     pub names: Vec<&'static str>,
     /// Beginnings of more names.
     pub begins: Vec<&'static str>,
-    /// Values by which nothing is lost, and for which no key is written.
+    /// Values that lose nothing and need no key.
     pub harmless: Vec<&'static str>,
-    /// The key that begins to do the same, where no key does; or empty.
+    /// Nearest key where no key does the same; or empty.
     pub near: &'static str,
-    /// Whether stud has it too, where hitch does.
+    /// Whether stud also has this option of hitch.
     pub is_of_stud: bool,
     pub support: OptionSupport,
 }
 
-/// The way in which Lariat covers an option.
+/// How Lariat covers an option.
 #[derive(Clone, Debug)]
 pub enum OptionSupport {
     /// A key has the option's value, converted.
     Key { key: &'static str, conversion: Conversion, note: &'static str },
-    /// Keys have it together with other options: the importer's own code writes them.
+    /// Keys cover the option together with others: the importer's own code writes them.
     Joined { keys: &'static str, note: &'static str },
-    /// Lariat does so in any case, or what it was for does not exist here: no key is written.
+    /// Lariat always does so, or the option's purpose does not exist in it: no key is written.
     Always(&'static str),
     /// Lariat does not do it.
     Lacks {
         why: &'static str,
         remedy: &'static str,
-        /// Without it a service would serve whom the program refuses, where one of these words
-        /// stands in its value; the empty word stands in all.
+        /// Words in the option's value for which a service without the option would serve clients
+        /// that the program refuses; the empty word is in every value.
         guards: Vec<&'static str>,
     },
 }
@@ -195,42 +195,42 @@ pub enum OptionSupport {
 /// How the words of an option become the value of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Conversion {
-    /// As it is.
+    /// Text, unchanged.
     Text,
-    /// A word, in small letters.
+    /// Word in lower case.
     Word,
-    /// A path, one value.
+    /// Path, one value.
     Path,
-    /// A path, added to a list.
+    /// Path, added to a list.
     Paths,
-    /// A number within the key's range.
+    /// Number within the key's range.
     Number,
-    /// `on`, `yes`, `true` and `1`, and their contraries.
+    /// `on`, `yes`, `true` and `1`, and their opposites.
     Switch,
-    /// A time; a bare number counts seconds.
+    /// Time; a bare number counts seconds.
     Seconds,
-    /// A time; a bare number counts milliseconds.
+    /// Time; a bare number counts milliseconds.
     Milliseconds,
-    /// A number of bytes, with or without `k`, `m` and `g`.
+    /// Number of bytes, with or without `k`, `m` and `g`.
     Size,
-    /// Words with commas or blanks between them, as a list.
+    /// Words separated by commas or blanks, as a list.
     Words,
-    /// Curves by the names that OpenSSL has, with colons between them.
+    /// Curves by their OpenSSL names, separated by colons.
     Groups,
-    /// Versions of TLS by the names that OpenSSL and others have.
+    /// Versions of TLS by the names that OpenSSL and others use.
     Versions,
     /// One word for another.
     Choice(&'static Table),
 }
 
-/// The value that a program uses for what nobody wrote, where Lariat's own differs.
+/// Value that a program uses for an unset option, where Lariat's default differs.
 #[derive(Clone, Debug)]
 pub struct OldDefault {
-    /// The kind of service that has it alone; empty = all.
+    /// Kind of service that alone has this default; empty for all.
     pub of: &'static str,
     pub option: &'static str,
     pub key: &'static str,
-    /// The value of the key.
+    /// Value of the key.
     pub value: Value,
     pub note: &'static str,
 }
@@ -245,17 +245,17 @@ impl OptionMeaning {
         !self.is_harmless(&value) && guards.iter().any(is_in)
     }
 
-    /// Whether nothing is lost without that value.
+    /// Reports whether leaving that value out loses nothing.
     pub(crate) fn is_harmless(&self, value: &str) -> bool {
         self.harmless.iter().any(|one| one.eq_ignore_ascii_case(value))
     }
 
-    /// Whether keys are written for it.
+    /// Reports whether keys are written for the option.
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.support, OptionSupport::Key { .. } | OptionSupport::Joined { .. })
     }
 
-    /// The first key that it names, or one that is near.
+    /// Returns the first key that the option names, or the nearest one.
     pub fn key(&self) -> Option<&'static str> {
         match self.support {
             OptionSupport::Key { key, .. } => Some(key),
@@ -267,7 +267,7 @@ impl OptionMeaning {
     }
 }
 
-/// A program that may have stood in Lariat's place.
+/// Program that Lariat may replace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Predecessor {
     Hitch,
@@ -280,7 +280,7 @@ pub enum Predecessor {
 impl Predecessor {
     pub const ALL: [Self; 5] = [Self::Hitch, Self::Stud, Self::Stunnel, Self::Haproxy, Self::Nginx];
 
-    /// The word for it on a command line.
+    /// Returns the program's word on a command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Hitch => "hitch",
@@ -291,7 +291,7 @@ impl Predecessor {
         }
     }
 
-    /// The name of the program.
+    /// Returns the name of the program.
     pub fn title(self) -> &'static str {
         match self {
             Self::Haproxy => "HAProxy",
@@ -299,7 +299,7 @@ impl Predecessor {
         }
     }
 
-    /// The program of that word.
+    /// Returns the program with that word.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }

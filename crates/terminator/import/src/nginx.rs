@@ -1,5 +1,5 @@
-//! Files of nginx: the blocks `stream` and `http`, whose servers become services, and the
-//! directives of its core, which are for the process.
+//! Imports files of nginx: the blocks `stream` and `http`, whose servers become services, and the
+//! directives of its core, which configure the process.
 
 mod names;
 mod section;
@@ -61,7 +61,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
         let place = section.servers.first().map_or(&place, |server| &server.written.place);
         let servers = section.servers.iter();
         let own: usize = servers.map(|one| one.options.len() + one.listens.len()).sum();
-        // Servers have the options around them.
+        // Servers inherit the options around them.
         let shared = section.options.len().saturating_mul(section.servers.len());
         if !import.take_options(own.saturating_add(shared), place) {
             return;
@@ -82,7 +82,7 @@ fn is_of_section(one: &NginxDirective) -> bool {
     names.contains(&one.written.option.as_str()) && one.block.is_some()
 }
 
-/// Directives that must be seen together.
+/// Directives that are converted together.
 #[derive(Debug, Default)]
 struct NginxProcess {
     workers: Option<String>,
@@ -90,7 +90,7 @@ struct NginxProcess {
 }
 
 impl NginxProcess {
-    /// Takes a directive of the top level or of `events`.
+    /// Applies a directive of the top level or of `events`.
     fn take(&mut self, import: &mut Import, root: &Path, one: NginxDirective) {
         let NginxDirective { mut written, block } = one;
         let Some(meaning) = meanings::find(Predecessor::Nginx, &written.option) else {
@@ -131,7 +131,7 @@ impl NginxProcess {
         }
     }
 
-    /// Writes what several directives say together, and what differs though nobody wrote it.
+    /// Writes keys that depend on several directives, and defaults that differ.
     fn finish(self, import: &mut Import) {
         if let Some(written) = self.connections {
             let workers = self.workers.as_deref().unwrap_or("1").parse::<u64>().ok();

@@ -1,10 +1,10 @@
-//! The page about each program: what each of its options is in Lariat.
+//! The page about each program: the equivalent in Lariat of each of its options.
 
 use std::fmt::Write as _;
 
 use crate::meanings::{OldDefault, OptionMeaning, OptionSupport, Predecessor, defaults_of};
 
-/// A list of more options shows a few, because its words say what the others are.
+/// Maximum of options listed; a longer list shows a few, because its text describes the rest.
 const LISTED_MAX: usize = 12;
 const SHOWN: usize = 4;
 
@@ -13,7 +13,7 @@ const DONE: &str = "\n## Done in any case\n\nLariat does so without a setting, o
 const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked † \
                           refuses somebody: a service that would serve them is left out.\n\n";
 
-/// The page as Markdown, without its title.
+/// Returns the page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
         "[`lariat import {}`](../guide/moving.md) does this, and its report names each line.\n",
@@ -43,7 +43,7 @@ fn list(page: &mut String, groups: Vec<(String, Vec<&'static OptionMeaning>)>) {
     }
 }
 
-/// The options of one kind of fate; those with the same fate stand together.
+/// Writes the options of one kind of outcome; options with the same outcome stand together.
 fn by_fate(
     of: Predecessor,
     outcome: impl Fn(&OptionSupport) -> Option<String>,
@@ -127,7 +127,7 @@ fn harmless(option: &OptionMeaning) -> String {
     }
 }
 
-/// Words of which those that are keys are code.
+/// Formats text, with its keys as code.
 fn code_of_keys(keys: &str) -> String {
     let is_key = |word: &str| word.contains(['.', '-']) || word == "service";
     let code = |word: &str| match word.strip_suffix(',') {

@@ -2,7 +2,7 @@
 
 use crate::meanings::{self, Predecessor};
 
-/// The program whose file a text is, if most of its lines are of one.
+/// Returns the program whose file a text is, if most of its lines fit one program.
 pub fn recognise(text: &str) -> Option<Predecessor> {
     let lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
@@ -27,7 +27,7 @@ pub fn recognise(text: &str) -> Option<Predecessor> {
     most.filter(|(count, _)| *count > 0 && count * 2 >= lines.len()).map(|(_, kind)| kind)
 }
 
-/// How many lines are looked at.
+/// Maximum number of lines examined.
 const LINES_MAX: usize = 500;
 
 fn is_of(kind: Predecessor, line: &str) -> bool {
@@ -46,7 +46,7 @@ fn is_of(kind: Predecessor, line: &str) -> bool {
             let has_equals = line.split_whitespace().nth(1) == Some("=");
             line.ends_with([';', '{', '}']) && !has_equals
         }
-        // In the other's file values stand in quotes, or are words of its own.
+        // Values in the other program's file are quoted, or are words of its own.
         Predecessor::Stunnel => {
             let is_section = line.starts_with('[') && line.ends_with(']') && assigned.is_none();
             is_section || assigned.is_some_and(|(name, _)| is_option(name))

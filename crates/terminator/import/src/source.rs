@@ -1,5 +1,5 @@
 //! The input of importers: files by a trait, the place of each word in them, and the options of a
-//! block by the names that the table has.
+//! block by their names in the table.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -7,61 +7,61 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The longest file that is read; none of a person is longer.
+/// Maximum size of a file; nobody writes a longer one.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// The most services, frontends or servers of one kind that are imported.
+/// Maximum number of services, frontends or servers of one kind.
 pub(crate) const BLOCKS_MAX: usize = 4096;
 
-/// The bytes of all files of an import together, those that it reads again too.
+/// Maximum bytes of all files of an import together; a file counts each time it is read.
 pub(crate) const READ_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 
-/// The most files of an import; a host with a file for each of its sites has fewer.
+/// Maximum number of files of an import; a host with a file for each site has fewer.
 pub(crate) const FILES_MAX: usize = BLOCKS_MAX;
 
-/// The most options of all services together, those of defaults counted for each service; as many
-/// as 4096 services of 256 options have. They bound the time that an import takes.
+/// Maximum number of options of all services together, defaults counted for each service: as many
+/// as 4096 services of 256 options have. It bounds the time of an import.
 pub(crate) const OPTIONS_MAX: usize = 1 << 20;
 
-/// The most findings that are kept: about 100 MB of them.
+/// Maximum number of findings kept: about 100 MB of them.
 pub(crate) const FINDINGS_MAX: usize = 1 << 19;
 
 /// Reads for the importers, which open no file themselves.
 pub trait SourceFiles {
-    /// The whole of a file, which has at most `FILE_BYTES_MAX` bytes; or why it cannot be read, in
-    /// words that continue "cannot read FILE: ".
+    /// Returns the whole of a file, which has at most `FILE_BYTES_MAX` bytes. Fails with words that
+    /// continue "cannot read FILE: ".
     fn read(&mut self, path: &Path) -> Result<String, String>;
 
-    /// The paths of the files in a directory, sorted; or why they cannot be listed.
+    /// Returns the paths of the files in a directory, sorted. Fails with the reason in words.
     fn list(&mut self, directory: &Path) -> Result<Vec<PathBuf>, String>;
 
-    /// Whether there is a file or a directory.
+    /// Reports whether a file or directory exists.
     fn exists(&mut self, path: &Path) -> bool;
 
-    /// A variable of the environment.
+    /// Returns a variable of the environment.
     fn variable(&mut self, name: &str) -> Option<String>;
 }
 
-/// A line of a file, or the command line (without a number).
+/// Line of a file, or the command line (without a number).
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SourceLine {
     file: Arc<str>,
-    /// From 1; 0 = the file as a whole.
+    /// Number from 1; 0 for the file as a whole.
     line: usize,
 }
 
 impl SourceLine {
-    /// The first line of a file; `next` and `at` make the others.
+    /// Returns the first line of a file; `next` and `at` make the others.
     pub fn first_of(path: &Path) -> Self {
         Self { file: path.display().to_string().into(), line: 1 }
     }
 
-    /// A place that no file has, such as the command line.
+    /// Returns a place outside of files, such as the command line.
     pub fn outside(name: &str) -> Self {
         Self { file: name.into(), line: 0 }
     }
 
-    /// Another line of the same file.
+    /// Returns another line of the same file.
     pub fn at(&self, line: usize) -> Self {
         Self { file: Arc::clone(&self.file), line }
     }
@@ -76,17 +76,17 @@ impl fmt::Display for SourceLine {
     }
 }
 
-/// An option as it was written.
+/// Option as it was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
     pub(crate) place: SourceLine,
-    /// The option's name as it was written.
+    /// Option's name as it was written.
     pub(crate) option: String,
-    /// The option's words, without quotes.
+    /// Option's words, without quotes.
     pub(crate) words: Vec<String>,
 }
 
-/// A statement is a list of itself, because what is done with one is done with all of an option.
+/// A statement is a list of itself, so that functions take one statement or all of an option.
 impl IntoIterator for &Statement {
     type Item = Self;
     type IntoIter = std::iter::Once<Self>;
@@ -96,38 +96,38 @@ impl IntoIterator for &Statement {
     }
 }
 
-/// Options as they were written: one, one that was found, or all of a name.
+/// Options as they were written: one, an optional one, or all of a name.
 pub(crate) trait Written<'s>: IntoIterator<Item = &'s Statement> {}
 
 impl<'s, T: IntoIterator<Item = &'s Statement>> Written<'s> for T {}
 
 impl Statement {
-    /// The same option with other words.
+    /// Returns the same option with other words.
     pub(crate) fn with<W: Into<String>>(&self, words: impl IntoIterator<Item = W>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
         Self { place: self.place.clone(), option: self.option.clone(), words }
     }
 
-    /// Stands for what is no option, such as a section.
+    /// Makes a statement for something that is not an option, such as a section.
     pub(crate) fn new(place: &SourceLine, option: &str, words: Vec<String>) -> Self {
         Self { place: place.clone(), option: option.to_owned(), words }
     }
 
-    /// The option's words as one text.
+    /// Returns the option's words as one text.
     pub(crate) fn value(&self) -> String {
         self.words.join(" ")
     }
 }
 
-/// Stands for the name of an option that the table does not have: it may refuse somebody.
+/// Name for options that the table does not have: each may refuse clients or servers.
 pub(crate) const UNKNOWN: &str = "(unknown)";
 
 /// Options as they were written, each with its name in the table of meanings. Blocks share them,
-/// because each of many services may have those of long defaults.
+/// because each of many services may inherit a long list of defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statements {
     all: Vec<(&'static str, Rc<Statement>)>,
-    /// Places in `all`.
+    /// Indices in `all`.
     by_name: HashMap<&'static str, Vec<usize>>,
 }
 
@@ -141,19 +141,19 @@ impl Statements {
         self.all.push((name, written));
     }
 
-    /// These, and those of another block, which count more.
+    /// Returns these options and those of another block, which take precedence.
     pub(crate) fn and(&self, inner: &Self) -> Self {
         Self::of(self.shared().chain(inner.shared()))
     }
 
-    /// Options of other blocks.
+    /// Collects options of other blocks.
     pub(crate) fn of<'s>(all: impl Iterator<Item = (&'static str, &'s Rc<Statement>)>) -> Self {
         let mut these = Self::default();
         all.for_each(|(name, written)| these.share(name, Rc::clone(written)));
         these
     }
 
-    /// These without what a later one of the same name and word repeats, if it `is_single`.
+    /// Drops options that a later one of the same name and word repeats, if it `is_single`.
     pub(crate) fn without_repeated(&self, is_single: impl Fn(&str) -> bool) -> Self {
         let mut later = HashSet::new();
         let backwards = self.all.iter().rev();
@@ -176,24 +176,24 @@ impl Statements {
         self.all.iter().map(|(name, written)| (*name, &**written))
     }
 
-    /// The last of an option.
+    /// Returns the last occurrence of an option.
     pub(crate) fn find(&self, option: &str) -> Option<&Statement> {
         let place = self.by_name.get(option)?.last()?;
         self.all.get(*place).map(|(_, written)| &**written)
     }
 
-    /// Each of an option.
+    /// Returns every occurrence of an option.
     pub(crate) fn all(&self, option: &str) -> impl Iterator<Item = &Statement> {
         let places = self.by_name.get(option).into_iter().flatten();
         places.filter_map(|place| self.all.get(*place)).map(|(_, written)| &**written)
     }
 
-    /// The last of each of these options that is there.
+    /// Returns the last occurrence of each of these options, if present.
     pub(crate) fn each(&self, options: &[&str]) -> impl Iterator<Item = &Statement> {
         options.iter().filter_map(|option| self.find(option))
     }
 
-    /// The value of an option's last.
+    /// Returns the value of an option's last occurrence.
     pub(crate) fn value(&self, option: &str) -> Option<String> {
         self.find(option).map(Statement::value)
     }
@@ -203,7 +203,7 @@ impl Statements {
     }
 }
 
-/// Whether a switch is on; `None` = it is no switch.
+/// Reports whether a switch is on. `None` if the text is not a switch's value.
 pub(crate) fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "on" | "yes" | "y" | "true" | "t" | "1" | "enable" | "enabled" => Some(true),

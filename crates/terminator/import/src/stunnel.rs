@@ -1,4 +1,4 @@
-//! Files of stunnel: global options, which may be defaults of services, and a section a service.
+//! Imports files of stunnel: global options, some of them defaults, and a section per service.
 
 mod section;
 mod service;
@@ -13,7 +13,7 @@ use crate::stunnel::service::take_debug;
 use crate::tls_policy::ORDER;
 use section::StunnelSection;
 
-/// All that was read.
+/// Everything read from the files.
 #[derive(Debug, Default)]
 struct StunnelReading {
     process: StunnelProcess,
@@ -22,11 +22,11 @@ struct StunnelReading {
     sections: Vec<StunnelSection>,
     /// Files that are being read, each included by the one before.
     open: Vec<PathBuf>,
-    /// Whether there were too many sections, so that the rest is not looked at.
+    /// Whether there were too many sections, so that the rest is ignored.
     is_full: bool,
 }
 
-/// Files within files; a service has hardly ever more than two.
+/// Maximum depth of included files; a service hardly ever has more than two.
 const INCLUDES_MAX: usize = 16;
 
 /// Reads files into a draft.
@@ -88,7 +88,7 @@ impl StunnelReading {
         }
         let is_global = self.sections.is_empty();
         if is_global && self.process.take(import, meaning, &written) {
-            // What services say of paths depends on it.
+            // Paths in services depend on it.
             if meaning.option != "chroot" {
                 return;
             }

@@ -6,18 +6,18 @@ use crate::draft::DraftKey;
 use crate::import::Import;
 use crate::source::{SourceLine, Statement};
 
-/// OpenSSL's lists of suites as somebody wrote them; the same option may be both.
+/// OpenSSL's lists of suites as written; one option may be both lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WrittenSuites {
     pub(crate) tls12: Option<Statement>,
     pub(crate) tls13: Option<Statement>,
 }
 
-/// The order of suites, which is always the server's.
+/// Note that the order of suites is always the server's.
 pub(crate) const ORDER: &str =
     "the order of suites is Lariat's own; by `auto` it is what costs this CPU least";
 
-/// All suites of TLS 1.2, for who lists only those of TLS 1.3.
+/// All suites of TLS 1.2, used when only those of TLS 1.3 are listed.
 const EVERY_TLS12: &str = "ALL";
 
 impl WrittenSuites {
@@ -67,13 +67,13 @@ fn difference(version: &str, chosen: &ChosenSuites, is_lost: bool) -> String {
     words.join("; ")
 }
 
-/// Versions that bounds leave, by their places in `VERSIONS`.
+/// Versions within the bounds, by their indices in `VERSIONS`.
 pub(crate) struct SpokenVersions {
     left: Vec<usize>,
     origin: Option<SourceLine>,
 }
 
-/// The way in which a version bounds those that are spoken.
+/// How an option bounds the versions.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum VersionBound {
     Least,
@@ -82,14 +82,14 @@ pub(crate) enum VersionBound {
     Not,
 }
 
-/// Names of versions, from the oldest; ours are the last two.
+/// Names of versions, from the oldest; Lariat speaks the last two.
 const VERSIONS: [&str; 6] = ["sslv2", "sslv3", "tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
 
-/// Ours, and the place of the first of them in `VERSIONS`.
+/// Versions that Lariat speaks, and the index of the first of them in `VERSIONS`.
 const OURS: [&str; 2] = ["1.2", "1.3"];
 const FIRST_OURS: usize = VERSIONS.len() - OURS.len();
 
-/// The reason for which older versions are not spoken.
+/// Reason why older versions are not spoken.
 pub(crate) const OLDER: &str = "nothing older than TLS 1.2 is spoken (RFC 8996)";
 
 impl SpokenVersions {
@@ -97,7 +97,7 @@ impl SpokenVersions {
         Self { left: (0..VERSIONS.len()).collect(), origin: None }
     }
 
-    /// Bounds them by one option, which is reported.
+    /// Bounds the versions by one option, and reports it.
     pub(crate) fn bound(
         &mut self,
         import: &mut Import,
@@ -129,8 +129,8 @@ impl SpokenVersions {
         import.joined(written, &format!("service.{side}.versions"), difference);
     }
 
-    /// Bounds them by a command of OpenSSL (SSL_CONF_cmd(3ssl)), whose words are the statement's.
-    /// Returns whether it is one of versions.
+    /// Bounds the versions by a command of OpenSSL (SSL_CONF_cmd(3ssl)), whose words are the
+    /// statement's. Returns whether the command is about versions.
     pub(crate) fn bound_by_command(
         &mut self,
         import: &mut Import,
@@ -150,8 +150,8 @@ impl SpokenVersions {
         true
     }
 
-    /// Writes them, if not all of ours are spoken; of those that are written already, the ones that
-    /// are left.
+    /// Writes the remaining versions, unless all that Lariat has remain. Removes the others from
+    /// versions already written.
     pub(crate) fn write(self, import: &mut Import, side: &str) {
         let ours = self.left.iter().filter_map(|place| OURS.get(place.checked_sub(FIRST_OURS)?));
         let written = import.service.find(&format!("{side}.versions"));
@@ -165,15 +165,15 @@ impl SpokenVersions {
     }
 }
 
-/// Whether a command of OpenSSL is about verifying the other side, or about the versions in a form
-/// that is not read.
+/// Reports whether a command of OpenSSL is about verifying the other side, or about the versions in
+/// a form that is not read.
 pub(crate) fn is_of_verification(command: &str) -> bool {
     let lower = command.to_ascii_lowercase();
     ["verify", "clientca", "requestca", "protocol"].iter().any(|begin| lower.starts_with(begin))
 }
 
-/// The suites of TLS 1.2 that Lariat has, in OpenSSL's order: OpenSSL's name, the standard one, and
-/// the words of ciphers(1) that it is among, beside those that all of them are among.
+/// Suites of TLS 1.2 in Lariat, in OpenSSL's order: OpenSSL's name, the standard name, and the
+/// words of ciphers(1) that include the suite, beside those that include all of them.
 const TLS12: [&str; 6] = [
     "ECDHE-ECDSA-AES256-GCM-SHA384 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 aECDSA ECDSA AESGCM AES256 AES SHA384",
     "ECDHE-RSA-AES256-GCM-SHA384 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 aRSA AESGCM AES256 AES SHA384",
@@ -183,23 +183,23 @@ const TLS12: [&str; 6] = [
     "ECDHE-RSA-AES128-GCM-SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 aRSA AESGCM AES128 AES SHA256",
 ];
 
-/// Words that all suites of `TLS12` are among.
+/// Words that include all suites of `TLS12`.
 const OF_ALL: &str = "\
     ALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
     SUITEB192 PROFILE=SYSTEM FIPS";
 
-/// The suites of TLS 1.3 that Lariat has, in OpenSSL's order.
+/// Suites of TLS 1.3 in Lariat, in OpenSSL's order.
 const TLS13: &[&str] =
     &["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"];
 
-/// Suites of one version, the preferred one first, and the words that stand for none of ours.
+/// Suites of one version, the preferred one first, and the words that match no suite of Lariat.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct ChosenSuites {
     pub(crate) suites: Vec<&'static str>,
     pub(crate) unsupported: Vec<String>,
 }
 
-/// The suites of TLS 1.2 that an OpenSSL list stands for.
+/// Returns the suites of TLS 1.2 that an OpenSSL list selects.
 fn of_tls12(list: &str) -> ChosenSuites {
     let mut chosen = ChosenSuites::default();
     let (mut enabled, mut killed): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
@@ -234,7 +234,7 @@ fn of_tls12(list: &str) -> ChosenSuites {
     chosen
 }
 
-/// The suites of TLS 1.3 in a list with colons between their standard names.
+/// Returns the suites of TLS 1.3 in a list of standard names separated by colons.
 fn of_tls13(list: &str) -> ChosenSuites {
     let mut chosen = ChosenSuites::default();
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {

@@ -1,4 +1,4 @@
-//! Files that no person wrote take no more time or memory than others, and the fault is told.
+//! Files that no person wrote take no more time or memory than others; a fault is reported.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn imported(of: Predecessor, text: &str) -> Import {
     import(of, &["/f".into()], &mut CountedFiles { texts, read: 0 }, &NO_KEYS)
 }
 
-/// The report, which must be short and of a fault.
+/// Returns the report, which must be short and show a fault.
 fn fault(import: &Import) -> String {
     assert!(import.is_faulty());
     import.report().lines().filter(|line| line.contains(": error: ")).collect()
@@ -51,7 +51,7 @@ fn variables_that_double_fill_no_memory() {
     let line = |number| format!(" setenv A{} \"${{A{number}}}${{A{number}}}\"\n", number + 1);
     let lines: String = (0..22).map(line).collect();
     let import = imported(Predecessor::Haproxy, &format!("global\n setenv A0 12345678\n{lines}"));
-    // The bytes are doubled in the lines from 3 on: 16, 32, and so on up to 8 MiB together.
+    // The bytes double in each line from 3 on: 16, 32, and so on up to 8 MiB together.
     let words = "/f:22: syntax: error: variables make more than 8 MiB";
     assert!(fault(&import).starts_with(words), "{}", fault(&import));
 }
@@ -69,7 +69,7 @@ fn files_that_include_their_folder_are_counted() {
     for (of, text) in
         [(Predecessor::Stunnel, "include = /d\n"), (Predecessor::Nginx, "include /d/*;\n")]
     {
-        // Each that is open is refused at once; the ways through eight files are 109,600.
+        // Including an open file fails at once; the paths through eight files are 109,600.
         let names = (0..8).map(|number| PathBuf::from(format!("/d/{number}.conf")));
         let texts = names.map(|name| (name, text.to_owned())).collect();
         let mut files = CountedFiles { texts, read: 0 };
@@ -79,7 +79,7 @@ fn files_that_include_their_folder_are_counted() {
     }
 }
 
-/// A file of HAProxy with lines in `defaults`, for so many sections.
+/// Returns a file of HAProxy with that many sections and these lines in `defaults`.
 fn with_defaults(sections: usize, defaults: &str) -> String {
     let section = |number| format!("listen s{number}\n bind :{}\n server a h:1\n", number + 1);
     format!("defaults\n{defaults}{}", (0..sections).map(section).collect::<String>())

@@ -1,5 +1,5 @@
-//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`: addresses, those by
-//! themselves, and versions, suites and groups of TLS.
+//! Arguments of `bind` and `server` lines and of lines in a `crt-list`: addresses, arguments that
+//! need no others, and versions, suites and groups of TLS.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ const BARE: &str = "\
     prefer-client-ciphers quic-force-retry send-proxy send-proxy-v2 send-proxy-v2-ssl \
     send-proxy-v2-ssl-cn ssl ssl-reuse stick strict-sni tfo tls-tickets transparent v4v6 v6only";
 
-/// Reads arguments; those that need no other are reported.
+/// Reads arguments and reports those that depend on no other.
 pub(super) fn read(
     import: &mut Import,
     scope: &str,
@@ -61,12 +61,12 @@ pub(super) fn read(
     arguments
 }
 
-/// An argument, unless its contrary follows it.
+/// Returns an argument unless its negation follows it.
 pub(super) fn on<'a>(arguments: &'a Statements, name: &str) -> Option<&'a Statement> {
     arguments.find(name).filter(|one| !one.option.starts_with("no-"))
 }
 
-/// Writes the arguments that a key says by itself.
+/// Writes the arguments that a single key covers.
 pub(super) fn write_keys(arguments: &Statements, import: &mut Import) {
     for (name, written) in arguments.iter() {
         if let Some(meaning) = find(name)
@@ -77,7 +77,7 @@ pub(super) fn write_keys(arguments: &Statements, import: &mut Import) {
     }
 }
 
-/// The arguments that `global` gives to all lines of a scope, `bind` or `server`.
+/// Returns the arguments that `global` gives to all lines of a scope, `bind` or `server`.
 pub(super) fn defaults(reading: &HaproxyReading, import: &mut Import, scope: &str) -> Statements {
     let mut all = Statements::default();
     let global =
@@ -99,7 +99,7 @@ pub(super) fn defaults(reading: &HaproxyReading, import: &mut Import, scope: &st
     }
 }
 
-/// Writes them into `front.tls` or `back.tls`.
+/// Writes TLS arguments into `front.tls` or `back.tls`.
 pub(super) fn write_tls(arguments: &Statements, import: &mut Import, scope: &str) {
     let side = if scope == "bind" { "front.tls" } else { "back.tls" };
     let of = |name: &str| format!("{scope} {name}");
@@ -127,10 +127,10 @@ pub(super) fn write_tls(arguments: &Statements, import: &mut Import, scope: &str
     WrittenSuites { tls12, tls13 }.write(import, side);
 }
 
-/// The most ports of a range that are listened at.
+/// Maximum number of ports of a range.
 const PORTS_MAX: u16 = 64;
 
-/// The most addresses of a line.
+/// Maximum number of addresses of a line.
 const ADDRESSES_MAX: usize = 1024;
 
 /// The addresses of a `bind` line.
@@ -182,7 +182,7 @@ pub(super) fn of_server(text: &str) -> Result<String, UnusableValue> {
         return Ok(unix);
     }
     let (_, text) = family(text);
-    // The last part of an IPv6 address without brackets is its port, as HAProxy has it.
+    // HAProxy takes the last part of an IPv6 address without brackets as its port.
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(UnusableValue::new(format!("`{text}` has no port"), "write HOST:PORT"));
     };
@@ -226,7 +226,7 @@ fn unix(text: &str) -> Result<Option<String>, UnusableValue> {
     }
 }
 
-/// The family that a prefix names, and the rest.
+/// Splits a family prefix from the rest.
 fn family(text: &str) -> (&str, &str) {
     match text.split_once('@') {
         Some((family @ ("ipv4" | "ipv6" | "tcp4" | "tcp6"), rest)) => {

@@ -1,4 +1,4 @@
-//! The servers of a section, and how they are spoken to.
+//! The servers of a section, and how the proxy connects to them.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::source::{Statement, Statements};
 
 const SERVERS: &str = "service.back.servers";
 
-/// The servers that a route leads to.
+/// Servers of a route.
 #[derive(Clone, Debug)]
 pub(super) struct HaproxyBack {
     pub(super) table: DraftTable,
-    /// Whether its servers speak HTTP/2 in clear text.
+    /// Whether the servers speak HTTP/2 in clear text.
     pub(super) is_h2: bool,
 }
 
-/// A server's line, read.
+/// Parsed line of a server.
 struct HaproxyServer<'s> {
     written: &'s Statement,
     address: String,
@@ -33,7 +33,7 @@ struct HaproxyServer<'s> {
     arguments: Statements,
 }
 
-/// The servers of a section; `None` = none is left, which is reported.
+/// Reads the servers of a section. `None` if no server is left, which is reported.
 pub(super) fn read(
     reading: &HaproxyReading,
     section: &HaproxySection,
@@ -86,7 +86,7 @@ pub(super) fn read(
     back
 }
 
-/// The lines of servers, each with what stands in `default-server` before it.
+/// Returns the lines of servers, each with the preceding `default-server` arguments.
 fn servers<'s>(
     reading: &HaproxyReading,
     options: &'s Statements,
@@ -143,14 +143,14 @@ fn servers<'s>(
     all
 }
 
-/// A server as an element of `back.servers`.
+/// Returns a server as an element of `back.servers`.
 fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     let mut keys = vec![("address", Value::from(server.address.clone()))];
     let instances = server.instances.as_ref().and_then(|number| number.parse::<i64>().ok());
     keys.extend(instances.map(|number| ("instances", Value::from(number.clamp(1, 64)))));
     for (name, key) in [("server weight", "weight"), ("server maxconn", "max-connections")] {
         let Some(written) = server.arguments.find(name) else { continue };
-        // No limit, as HAProxy has it.
+        // No limit, as in HAProxy.
         if key == "max-connections" && written.value() == "0" {
             import.mapped(written, "no limit, as here");
             continue;
@@ -174,7 +174,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     }
 }
 
-/// Keys for all servers of a service, from the arguments of one; `false` = it cannot be said.
+/// Writes keys for all servers, from the arguments of one; `false` if no key covers them.
 fn write(
     reading: &HaproxyReading,
     options: &Statements,
@@ -275,7 +275,7 @@ fn write_verification(
     true
 }
 
-/// The PROXY header.
+/// Writes the PROXY header.
 fn write_header(arguments: &Statements, import: &mut Import) {
     let kinds = [
         "server send-proxy",
@@ -311,7 +311,7 @@ fn write_header(arguments: &Statements, import: &mut Import) {
     }
 }
 
-/// The address that servers see.
+/// Writes the source address of connections to servers.
 fn write_source(options: &Statements, arguments: &Statements, import: &mut Import) {
     let key = "service.back.source";
     let own = arguments.find("server source");

@@ -1,4 +1,4 @@
-//! Health checks of a backend, which Lariat does alike for all of its servers.
+//! Health checks of a backend, which Lariat runs alike for all of its servers.
 
 use toml::Value;
 
@@ -16,15 +16,15 @@ const SENT: [&str; 4] = ["body", "body-lf", "uri-lf", "hdr-lf"];
 /// Options that choose the test; the last one counts.
 const TESTS: &[&str] = &["option httpchk", "option ssl-hello-chk", "option tcp-check"];
 
-/// Options of the tests, with bars between them.
+/// Options of the tests, separated by bars.
 const OF_TESTS: &str = "\
     http-check connect|http-check expect|http-check send|tcp-check connect|tcp-check expect|\
     tcp-check send|tcp-check send-binary|timeout check";
 
-/// The options that say where checks go.
+/// Options that set the destination of checks.
 const CONNECTS: [&str; 2] = ["http-check connect", "tcp-check connect"];
 
-/// Bytes of a check that is no request.
+/// Options for the bytes of a check that is not an HTTP request.
 const DIALOG: [&str; 3] = ["tcp-check send", "tcp-check send-binary", "tcp-check expect"];
 
 /// Times and numbers of a server's checks.
@@ -90,8 +90,8 @@ pub(super) fn write(
     }
 }
 
-/// The reason why a server's check cannot be said beside that of the `first` one, so that it would
-/// be used where HAProxy does not.
+/// Returns the reason why a server's check cannot differ from the `first` one: the server would be
+/// used where HAProxy does not use it.
 pub(super) fn unsayable(
     arguments: &Statements,
     has_check: bool,
@@ -109,7 +109,7 @@ pub(super) fn unsayable(
     }
 }
 
-/// Reports the arguments of further servers, which are checked as the `first`.
+/// Reports the arguments of further servers, which are checked like the `first`.
 pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import: &mut Import) {
     let names = NUMBERS.iter().map(|(name, key, _)| (*name, *key));
     let others = ["server check", "server check-sni", "server check-ssl", "server port"];
@@ -121,11 +121,11 @@ pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import:
     }
 }
 
-/// The way to what is checked.
+/// Port and TLS of a check's connection.
 struct CheckTransport {
     port: Option<Statement>,
     speaks_tls: bool,
-    /// Whether Lariat speaks TLS there by itself.
+    /// Whether Lariat already uses TLS there by default.
     is_default: bool,
 }
 
@@ -187,7 +187,7 @@ impl CheckTransport {
     }
 }
 
-/// `http-check expect`: statuses, or a text in the body.
+/// Writes `http-check expect`: statuses, or a text in the body.
 fn write_expected(written: &Statement, import: &mut Import) {
     const REMEDY: &str = "`check.expect-status` or `check.expect-body`";
     let words: Vec<_> = written.words.iter().map(String::as_str).collect();
@@ -207,7 +207,7 @@ fn write_expected(written: &Statement, import: &mut Import) {
 
 const EXPECT_STATUS: &str = "service.back.check.expect-status";
 
-/// The statuses in a list such as `200,204,300-399`.
+/// Parses the statuses in a list such as `200,204,300-399`.
 fn statuses(list: &str) -> Option<Vec<Value>> {
     let status = |text: &str| text.parse::<u16>().ok().filter(|status| (101..600).contains(status));
     let one = |text: &str| match text.split_once('-') {
@@ -219,7 +219,7 @@ fn statuses(list: &str) -> Option<Vec<Value>> {
     list.split(',').map(one).collect()
 }
 
-/// The classes of a pattern such as `^2`, `(2|3)..` or `[23][0-9][0-9]`.
+/// Parses the classes of a pattern such as `^2`, `(2|3)..` or `[23][0-9][0-9]`.
 fn classes(pattern: &str) -> Option<Vec<Value>> {
     let plain = pattern.trim_start_matches('^').trim_end_matches('$');
     let digits = |text: &str| text.chars().all(|one| ('1'..='5').contains(&one));
@@ -233,7 +233,7 @@ fn classes(pattern: &str) -> Option<Vec<Value>> {
     is_whole.then(|| first.chars().map(|class| Value::from(format!("{class}xx"))).collect())
 }
 
-/// `tcp-check send` and `tcp-check expect`: bytes to a server, and a text in its answer.
+/// Writes `tcp-check send` and `tcp-check expect`: bytes to a server, and a text in its answer.
 fn write_dialog(options: &Statements, kind: &str, import: &mut Import) {
     let (mut sent, mut expected) = (String::new(), 0);
     for (name, written) in options.iter() {
@@ -263,7 +263,7 @@ fn write_dialog(options: &Statements, kind: &str, import: &mut Import) {
 
 const AT_ONCE: &str = "all is sent at once, and the last text is expected";
 
-/// The path and the host of a request.
+/// Writes the path and the host of a request.
 fn write_request(options: &Statements, import: &mut Import) {
     if let Some(written) = options.find("option httpchk") {
         let (method, path) = match written.words.as_slice() {

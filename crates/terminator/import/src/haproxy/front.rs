@@ -22,29 +22,28 @@ const IPV6_ONLY: &str = "front.ipv6-only";
 const NO_NAMES: &str = "its line is for names that are not known here";
 const NAMED: &str = "write the names behind the brackets, none with `!`";
 
-/// The most addresses of a section; none has more.
+/// Maximum number of addresses of a section, more than any real one has.
 const LISTEN_MAX: usize = 1024;
 
-/// The most words and bytes of a line in a `crt-list`, as HAProxy has them: `MAX_CRT_ARGS` and
-/// `CRT_LINESIZE`.
+/// Maximum words and bytes of a `crt-list` line, HAProxy's `MAX_CRT_ARGS` and `CRT_LINESIZE`.
 const WORDS_MAX: usize = 2048;
 const LINE_BYTES_MAX: usize = 65_536;
 
-/// Lines that listen alike.
+/// Lines with the same listening options.
 #[derive(Clone, Debug)]
 pub(super) struct HaproxyFront {
     pub(super) table: DraftTable,
     pub(super) listen: Vec<(String, SourceLine)>,
-    /// Whether all addresses of IPv6 are without those of IPv4, if they are among these.
+    /// Whether an all-IPv6 address excludes IPv4; `None` if there is no such address.
     ipv6_only: Option<bool>,
     pub(super) is_tls: bool,
     /// Names that a line of a `crt-list` is for.
     pub(super) names: Vec<String>,
-    /// The protocols that clients may choose from.
+    /// Protocols that clients may choose from.
     pub(super) alpn: Option<Statement>,
 }
 
-/// The listeners of a section, and what refuses clients there in a way that cannot be said.
+/// Reads a section's listeners, and the first refusal of clients that no key covers.
 pub(super) fn read(
     reading: &HaproxyReading,
     options: &Statements,
@@ -52,7 +51,7 @@ pub(super) fn read(
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
     let defaults = arguments::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
-    // The places of those that say the same.
+    // Places of listeners with equal keys and values.
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     let (mut refusal, mut listened) = (None, 0);
     for written in options.all("bind") {
@@ -111,14 +110,14 @@ pub(super) fn read(
     (fronts, refusal)
 }
 
-/// The keys and values of a table, wherever they come from.
+/// Returns the keys and values of a table, without their source lines.
 pub(super) fn said(table: &DraftTable) -> Vec<(&str, Vec<&Value>)> {
     let keys = table.keys.iter();
     keys.map(|key| (key.path.as_str(), key.values.iter().map(|one| &one.value).collect())).collect()
 }
 
-/// The listener of a line, and those of the lines of its `crt-list` that have arguments; and one
-/// of those lines that refuses clients who would come to another listener.
+/// Reads the listener of a line, those of its `crt-list` lines that have arguments, and one of
+/// those lines that refuses clients who would reach another listener.
 fn of_bind(
     reading: &HaproxyReading,
     arguments: &Statements,
@@ -137,7 +136,7 @@ fn of_bind(
         import.joined(crt, CERTIFICATES, "");
     }
     let (mut others, mut refusal) = (Vec::new(), None);
-    // Clients with a name that no certificate has get the first one, and are verified as by it.
+    // Clients without a matching certificate get the first one and are verified by its rules.
     let mut first_refuses = None;
     let is_strict = arguments.find("bind strict-sni").is_some();
     for list in arguments.all("bind crt-list") {
@@ -170,7 +169,7 @@ fn of_bind(
         import.fault(&written.place, "bind", why, "name it by `crt`");
     }
     let mut fronts = Vec::new();
-    // A service that is left out is shown all the same, by what there is of it.
+    // A service that is left out is still shown with the keys that exist.
     if (table.has("front.tls.certificates") || others.is_empty() && refusal.is_some())
         && let Some(table) = write(reading, arguments, import, table)
     {
@@ -186,17 +185,17 @@ impl HaproxyFront {
         Self { table, listen: Vec::new(), ipv6_only: None, is_tls, names, alpn }
     }
 
-    /// Whether one socket for all addresses of IPv6 does for both.
+    /// Reports whether one setting of `ipv6_only` fits both.
     fn agrees(&self, other: &Self) -> bool {
         self.ipv6_only.zip(other.ipv6_only).is_none_or(|(one, other)| one == other)
     }
 
-    /// Whether both listen at an address.
+    /// Reports whether both listen at a common address.
     pub(super) fn shares(&self, other: &Self) -> bool {
         self.listen.iter().any(|(one, _)| other.listen.iter().any(|(other, _)| one == other))
     }
 
-    /// The names of a route that are served here; empty = all, or none.
+    /// Returns the names of a route that are served here; empty means all, or none.
     pub(super) fn names_of(&self, route: &[String]) -> Vec<String> {
         match (route, self.names.as_slice()) {
             (names, []) | ([], names) => names.to_vec(),
@@ -210,7 +209,7 @@ impl HaproxyFront {
     }
 }
 
-/// A table of certificates with all else; `None` = clients could not be verified as before.
+/// Completes a table of certificates. `None` if clients could not be verified as before.
 fn write(
     reading: &HaproxyReading,
     arguments: &Statements,
@@ -306,7 +305,7 @@ fn write_clients(
     true
 }
 
-/// A certificate, with the files beside it that HAProxy calls otherwise than Lariat.
+/// Returns a certificate, with the files beside it whose names differ between HAProxy and Lariat.
 fn certificate(
     reading: &HaproxyReading,
     path: &str,
@@ -326,16 +325,16 @@ fn certificate(
     inline_table(kept.map(|((name, path), _)| (name, Value::from(path))))
 }
 
-/// A line of a `crt-list`.
+/// Line of a `crt-list`.
 struct CertificateLine {
     certificate: Value,
     own: Statements,
-    /// Empty = they cannot be told.
+    /// Empty if the names are unknown.
     names: Vec<String>,
 }
 
 impl CertificateLine {
-    /// The argument of the line by which clients without a certificate of theirs are refused.
+    /// Returns the line's own argument that refuses clients by their certificates.
     fn refusal(&self, arguments: &Statements) -> Option<Statement> {
         let verifies = arguments.value("bind verify").is_some_and(|mode| mode != "none");
         let names = ["bind verify", "bind ca-file", "bind crl-file", "bind ca-verify-file"];
@@ -344,7 +343,7 @@ impl CertificateLine {
     }
 }
 
-/// The lines of a `crt-list`: a certificate, arguments in brackets, and names.
+/// Reads the lines of a `crt-list`: a certificate, arguments in brackets, and names.
 fn crt_list(
     reading: &HaproxyReading,
     list: &Statement,
@@ -387,7 +386,7 @@ fn crt_list(
     all
 }
 
-/// The names that a line of a `crt-list` is for: those that it lists, or those of its certificate.
+/// Returns the names of a `crt-list` line: the listed ones, or those of its certificate.
 fn names(
     reading: &HaproxyReading,
     certificate: &str,
@@ -403,7 +402,7 @@ fn names(
     }
     let but: HashSet<_> = but.iter().map(|name| name[1..].to_ascii_lowercase()).collect();
     names.retain(|name| !but.contains(name));
-    // A name beneath one with a star cannot be taken out of it.
+    // A name covered by a wildcard cannot be excluded from it.
     let is_divided = |name: &String| but.iter().any(|but| common_name(name, but).is_some());
     if names.iter().any(is_divided) || names.iter().any(|name| name == "*") {
         names.clear();
@@ -411,7 +410,7 @@ fn names(
     names
 }
 
-/// The name that is meant by both of two, each of which may begin with a star.
+/// Returns the name that two names have in common; each may begin with a star.
 pub(super) fn common_name<'n>(one: &'n str, other: &'n str) -> Option<&'n str> {
     let covers = |wide: &str, name: &str| {
         wide.strip_prefix('*').is_some_and(|end| name.len() > end.len() && name.ends_with(end))

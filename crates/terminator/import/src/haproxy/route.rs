@@ -1,5 +1,5 @@
-//! The ways from a frontend to backends, and the clients that may go them: rules with conditions on
-//! names, protocols and addresses, as far as Lariat can tell those.
+//! Routes from a frontend to backends, and their clients: rules with conditions on names, protocols
+//! and addresses, as far as Lariat can evaluate those.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,10 +18,10 @@ const LETS_IN: &str =
     "clients are let in that HAProxy refused: Lariat knows their addresses alone here";
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
 
-/// The clients that a backend is for.
+/// Clients of a backend.
 #[derive(Clone, Debug)]
 pub(super) struct HaproxyRoute {
-    /// None = the default.
+    /// `None` for the default route.
     pub(super) rule: Option<Statement>,
     pub(super) backend: String,
     pub(super) names: Vec<String>,
@@ -29,18 +29,18 @@ pub(super) struct HaproxyRoute {
 }
 
 impl HaproxyRoute {
-    /// The route of all who have no other.
+    /// Returns the route of clients that match no other.
     pub(super) fn default_to(backend: &str) -> Self {
         let (names, protocols) = (Vec::new(), Vec::new());
         Self { rule: None, backend: backend.to_owned(), names, protocols }
     }
 }
 
-/// The routes of a section, the default last.
+/// Reads the routes of a section, the default last.
 pub(super) fn read(acls: &AclQuestions<'_>, import: &mut Importer<'_>) -> Vec<HaproxyRoute> {
     let mut routes: Vec<HaproxyRoute> = Vec::new();
     report_acls(acls, import);
-    // The names of the routes before, by their protocols.
+    // Names of earlier routes, by their protocols.
     let mut taken: HashMap<Vec<String>, HashSet<String>> = HashMap::new();
     for rule in acls.options.all("use_backend") {
         if !import.has_room(routes.len(), &rule.place) {
@@ -85,7 +85,7 @@ pub(super) fn read(acls: &AclQuestions<'_>, import: &mut Importer<'_>) -> Vec<Ha
     routes
 }
 
-/// Reports which questions are asked.
+/// Reports the ACLs that are in use.
 pub(super) fn report_acls(acls: &AclQuestions<'_>, import: &mut Import) {
     for (acl, question) in acls.options.all("acl").zip(&acls.all) {
         match **question {
@@ -95,7 +95,7 @@ pub(super) fn report_acls(acls: &AclQuestions<'_>, import: &mut Import) {
     }
 }
 
-/// Names and protocols of a condition on nothing else; and whether requests are asked.
+/// Returns names and protocols of a condition on nothing else, and whether it reads requests.
 fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)> {
     let (mut names, mut protocols, mut is_of_request) = (Vec::new(), Vec::new(), false);
     let is_alone = condition.alternatives.len() == 1;
@@ -119,7 +119,7 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
                 }
             }
         }
-        // Two terms on names hold together for hardly any client.
+        // Hardly any client satisfies two terms on names.
         let on_names = |one: &Rc<AclQuestion>| matches!(**one, AclQuestion::Names { .. });
         let terms_on_names = terms.iter().filter(|term| term.questions.iter().any(on_names));
         if !is_named || terms_on_names.count() > 1 {
@@ -129,7 +129,7 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
     (!condition.alternatives.is_empty()).then_some((names, protocols, is_of_request))
 }
 
-/// Whether all requests are sent to https.
+/// Returns the rule that redirects all requests to https.
 pub(super) fn redirects(acls: &AclQuestions<'_>, import: &mut Importer<'_>) -> Option<Statement> {
     let mut found = None;
     for rule in acls.options.all("http-request redirect") {
@@ -174,7 +174,7 @@ pub(super) fn write_addresses(acls: &AclQuestions<'_>, import: &mut Importer<'_>
     }
 }
 
-/// The key that says a rule on the addresses of clients.
+/// Returns the key for a rule on the addresses of clients.
 fn key_of_addresses(
     words: &[String],
     condition: Option<&RuleCondition>,
@@ -193,10 +193,10 @@ fn key_of_addresses(
     }
 }
 
-/// Words of rules by which clients or answers are refused.
+/// Words of rules that refuse clients or answers.
 const REFUSALS: &str = "close deny reject silent-drop tarpit";
 
-/// The first rule that refuses clients or answers in a way that cannot be said.
+/// Returns the first rule that refuses clients or answers in a way that no key covers.
 pub(super) fn refusal(
     reading: &HaproxyReading,
     acls: &AclQuestions<'_>,
@@ -205,14 +205,14 @@ pub(super) fn refusal(
     for rule in acls.options.all("use_backend") {
         let (words, condition) = split(&rule.words, acls, files);
         let is_lost = condition.is_some_and(|condition| clients(&condition).is_none());
-        // Clients that are sent to a section without servers are refused.
+        // HAProxy refuses clients of a section without servers.
         let section = words.first().and_then(|name| reading.backend(name));
         let is_server = |(name, _): (&str, &Statement)| is_among("server server-template", name);
         if is_lost && section.is_some_and(|one| !one.options.iter().any(is_server)) {
             return Some(rule.clone());
         }
     }
-    // Each of these would add to the networks that are let in.
+    // Each of these rules would add to the allowed networks.
     let (mut allowing, mut is_closed) = (Vec::new(), None);
     for rule in acls.options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, acls, files);
@@ -242,8 +242,8 @@ pub(super) fn refusal(
     None
 }
 
-/// Whether a rule on the first bytes waits for a hello alone, as Lariat does. One without condition
-/// does if it `closes` to others.
+/// Reports whether a rule on the first bytes only waits for a hello, as Lariat does. A rule without
+/// condition does if it `closes` for others.
 fn is_of_hello(
     rule: &Statement,
     closes: bool,
@@ -260,14 +260,14 @@ fn is_of_hello(
     }
 }
 
-/// Whether a rule that rejects all stands behind others that accept hellos.
+/// Reports whether a rule that rejects everything follows rules that accept hellos.
 fn closes_to_others(acls: &AclQuestions<'_>, files: &mut dyn SourceFiles) -> bool {
     let mut others = acls.options.all("tcp-request content").filter(|one| one.words != ["reject"]);
     let is_first = others.next().is_some_and(|one| is_of_hello(one, false, acls, files));
     is_first && others.all(|one| is_of_hello(one, false, acls, files))
 }
 
-/// Whether the section looks into hellos of TLS that it does not answer.
+/// Reports whether the section reads TLS hellos that it does not answer.
 pub(super) fn reads_hellos(options: &Statements) -> bool {
     let names = ["acl", "use_backend", "tcp-request content", "tcp-response content", "stick on"];
     let is_hello = |one: &Statement| {
@@ -277,7 +277,7 @@ pub(super) fn reads_hellos(options: &Statements) -> bool {
     names.iter().any(|name| options.all(name).any(is_hello))
 }
 
-/// Reports rules on the first bytes: those that wait for a hello hold here in any case.
+/// Reports rules on the first bytes. Lariat waits for a hello in any case.
 pub(super) fn report_contents(acls: &AclQuestions<'_>, import: &mut Importer<'_>) {
     let closes = closes_to_others(acls, import.files);
     for name in ["tcp-request content", "tcp-response content"] {
@@ -291,33 +291,33 @@ pub(super) fn report_contents(acls: &AclQuestions<'_>, import: &mut Importer<'_>
     }
 }
 
-/// The question that an ACL asks.
+/// Question that an ACL asks.
 #[derive(Clone, Debug, PartialEq)]
 enum AclQuestion {
-    /// HaproxyServer names, `*.` for those beneath; by the TLS hello, or by the field Host.
+    /// Names of servers, `*.` for subdomains; from the TLS hello, or from the field Host.
     Names {
         names: Vec<String>,
         is_of_request: bool,
     },
     Protocols(Vec<String>),
-    /// Whether a connection begins with a hello of TLS.
+    /// Whether a connection begins with a TLS hello.
     Hello,
     /// Networks of clients, or files of them.
     Sources(Vec<String>),
-    /// Whether the client speaks TLS.
+    /// Whether the client uses TLS.
     Tls,
     Always,
     Other,
 }
 
-/// A question, the answer to which may be turned round; several answers of which one must hold.
+/// Question whose answer may be negated; one of several answers must hold.
 #[derive(Clone, Debug)]
 struct RuleTerm {
     is_negated: bool,
     questions: Vec<Rc<AclQuestion>>,
 }
 
-/// Alternatives, of each of which all terms must hold.
+/// Alternatives; all terms of one of them must hold.
 #[derive(Clone, Debug)]
 struct RuleCondition {
     is_unless: bool,
@@ -325,7 +325,7 @@ struct RuleCondition {
 }
 
 impl RuleCondition {
-    /// The only question that is asked, and whether the answer must be no.
+    /// Returns the only question of the condition, and whether its answer must be no.
     fn only(&self) -> Option<(bool, &AclQuestion)> {
         let [terms] = self.alternatives.as_slice() else { return None };
         let [RuleTerm { is_negated, questions }] = terms.as_slice() else { return None };
@@ -334,7 +334,7 @@ impl RuleCondition {
     }
 }
 
-/// Words of a rule before its condition, and that condition.
+/// Splits a rule into the words before its condition, and that condition.
 fn split<'w>(
     words: &'w [String],
     acls: &AclQuestions<'_>,
@@ -375,10 +375,10 @@ fn split<'w>(
     (before, Some(RuleCondition { is_unless, alternatives }))
 }
 
-/// Names in a file of an ACL that take about as much time as one option.
+/// Number of names in an ACL's file that take about as much time as one option.
 pub(super) const NAMES_PER_OPTION: usize = 16;
 
-/// The options of a section, and the questions of all lines `acl NAME …` of it.
+/// Options of a section, and the questions of all its lines `acl NAME …`.
 #[derive(Debug)]
 pub(super) struct AclQuestions<'s> {
     options: &'s Statements,
@@ -458,7 +458,7 @@ fn question(words: &[String], files: &mut dyn SourceFiles) -> AclQuestion {
     }
 }
 
-/// Names as `front.names` has them.
+/// Converts names to the form of `front.names`.
 fn names(values: Vec<String>, matching: &str, is_of_request: bool) -> AclQuestion {
     let is_name = |name: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

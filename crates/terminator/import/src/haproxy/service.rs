@@ -1,4 +1,4 @@
-//! Services: each listener of a section with each of its routes.
+//! Services: each listener of a section combined with each of its routes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,30 +17,30 @@ const TWICE: &str = "`ssl` of its servers would put TLS around the clients' own,
                      keeps closed";
 const ONCE: &str = "take it out, or give the `bind` its certificates by `ssl crt`";
 
-/// Options of which a section has many, and which are read once for all of its services.
+/// Options that a section has many of, read once for all of its services.
 const LINES: &str = "acl bind server server-template use_backend";
 
-/// A section with listeners, and what its services have in common.
+/// Section with listeners, and what its services share.
 struct HaproxyFrontend<'s> {
     reading: &'s HaproxyReading,
     section: &'s HaproxySection,
     options: &'s Statements,
-    /// The options of which each service has keys of its own.
+    /// Options from which each service gets its own keys.
     common: Statements,
     routes: Vec<HaproxyRoute>,
     backs: &'s HashMap<String, HaproxyBackend>,
-    /// The rules on addresses of clients.
+    /// Rules on addresses of clients.
     addresses: DraftTable,
     is_http: bool,
     is_passthrough: bool,
     redirect: Option<Statement>,
-    /// Refuses clients in a way that cannot be said.
+    /// Option that refuses clients in a way that no key covers.
     refusal: Option<Statement>,
 }
 
-/// A section with servers, and what its services have in common.
+/// Section with servers, and what its services share.
 struct HaproxyBackend {
-    /// `None` = no server is left.
+    /// `None` if no server is left.
     back: Option<HaproxyBack>,
     refusal: Option<Statement>,
     reads_hellos: bool,
@@ -59,11 +59,11 @@ impl HaproxyBackend {
     }
 }
 
-/// Names that routes before have, and all beneath those that begin with a star.
+/// Names of earlier routes; a name that begins with a star covers all its subdomains.
 #[derive(Debug, Default)]
 struct TakenNames {
     names: HashSet<String>,
-    /// The lengths of the ends behind stars.
+    /// Lengths of the parts behind stars.
     ends: BTreeSet<usize>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>) {
             write_section(reading, section, &mut backs, import);
         }
     }
-    // What nobody uses is read all the same, so that the report is whole.
+    // Unused sections are read too, so that the report is complete.
     for section in reading.sections.iter().filter(|one| one.kind == "backend") {
         if !backs.contains_key(&section.name) {
             import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
@@ -161,7 +161,7 @@ fn write_section(
     }
 }
 
-/// Whether a section is used at all, and in a mode that is.
+/// Reports whether a section is used at all, and in a mode that Lariat serves.
 fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import) -> bool {
     if let Some(written) = options.find("disabled") {
         let remedy = "add it when it is used";
@@ -187,7 +187,7 @@ fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import
 }
 
 impl HaproxyFrontend<'_> {
-    /// The services of one listener.
+    /// Writes the services of one listener.
     fn write_front(&self, import: &mut Import, front: &HaproxyFront, mut taken: TakenNames) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
             let name = format!("{}-redirect", self.section.name);
@@ -207,8 +207,8 @@ impl HaproxyFrontend<'_> {
         }
     }
 
-    /// The service of one route, unless it has no clients or no servers. Returns whether there is
-    /// room for more.
+    /// Writes the service of one route, unless it has no clients or no servers. Returns whether
+    /// there is room for more.
     fn write_route(
         &self,
         import: &mut Import,
@@ -321,7 +321,7 @@ impl HaproxyFrontend<'_> {
         }
     }
 
-    /// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
+    /// Puts a service into the draft, with HAProxy's defaults for unset options.
     fn finish(&self, import: &mut Import, back: Option<(&Statements, &HaproxyBackend)>) {
         let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
         let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
@@ -337,7 +337,7 @@ impl HaproxyFrontend<'_> {
     }
 }
 
-/// HAProxy speaks HTTP/2 to clients for servers that do not; Lariat does not.
+/// Writes ALPN. HAProxy speaks HTTP/2 to clients if servers do not; Lariat does not.
 fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import) {
     let key = "service.front.tls.alpn";
     let words: Vec<_> = split(&alpn.words).map(str::to_owned).collect();
@@ -358,7 +358,7 @@ fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import) {
     }
 }
 
-/// Writes the options that a key says by itself, of the front or of the back.
+/// Writes the options of the front or of the back that a single key covers.
 fn write_keys(options: &Statements, of_front: bool, import: &mut Import) {
     for (name, written) in options.iter() {
         let Some(meaning) = find(name) else { continue };
@@ -373,7 +373,7 @@ fn write_keys(options: &Statements, of_front: bool, import: &mut Import) {
     }
 }
 
-/// Clients that come back to their server.
+/// Writes stickiness: returning clients go to their earlier server.
 fn write_sticks(options: &Statements, is_passthrough: bool, import: &mut Import) {
     let is_tls = |value: &str| value.replace(' ', "").contains("payload_lv(43,1");
     let remedy = "`balance = \"source\"`";
@@ -407,8 +407,8 @@ const IDLE: &str = "service.timeouts.idle";
 const HANDSHAKE: &str = "service.timeouts.handshake";
 const NO_LIMIT: &str = "no limit: what is not written is HAProxy's";
 
-/// Writes the times of a frontend and of a backend together; what is said by keys alone is there
-/// already.
+/// Writes the times that depend on frontend and backend together; those covered by a single key are
+/// already written.
 fn write_timeouts(
     front: &Statements,
     back: &Statements,
@@ -444,7 +444,7 @@ fn write_timeouts(
     }
 }
 
-/// The shorter time of the two sides, unless there is one for both.
+/// Writes the shorter idle time of the two sides, unless `tunnel` sets one for both.
 fn write_idle(sides: [Option<&Statement>; 2], tunnel: Option<&Statement>, import: &mut Import) {
     let mut sides: Vec<_> = sides.into_iter().flatten().collect();
     let endless: Vec<_> = sides.iter().copied().filter(|one| is_endless(one)).collect();
@@ -488,7 +488,7 @@ fn write_keepalive(
     }
 }
 
-/// Whether HAProxy takes a time as none.
+/// Reports whether HAProxy takes a time as unlimited.
 fn is_endless(written: &Statement) -> bool {
     milliseconds(&written.value(), 1) == Some(0)
 }

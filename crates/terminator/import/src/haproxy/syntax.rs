@@ -1,5 +1,5 @@
-//! Lines of HAProxy's files, and the sections that they make: words, quotes, escapes, and
-//! variables, as far as the section `global` sets them or takes them away.
+//! Splits lines of HAProxy's files into words, and into sections: quotes, escapes, and variables,
+//! as far as the section `global` sets or removes them.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use crate::meanings::{self, OptionMeaning, Predecessor};
 use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement, Statements};
 
-/// Looks a variable up, or says why no more are.
+/// Looks a variable up. Fails with the reason why no more variables are expanded.
 type HaproxyLookup<'l> = dyn FnMut(&str) -> Result<Option<String>, String> + 'l;
 
-/// The most words of a line: `MAX_LINE_ARGS` of HAProxy, which refuses a file with more.
+/// Maximum number of words of a line: `MAX_LINE_ARGS` of HAProxy, which refuses a file with more.
 const WORDS_MAX: usize = 64;
 
-/// The words of a line, or what is wrong with it.
+/// Splits a line into words. Fails with the mistake in it.
 pub(super) fn words(line: &str, variable: &mut HaproxyLookup<'_>) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -66,7 +66,7 @@ pub(super) fn words(line: &str, variable: &mut HaproxyLookup<'_>) -> Result<Vec<
     Ok(words)
 }
 
-/// The words of a line whose address HAProxy expands again, without quotes too.
+/// Expands the words of a line whose address HAProxy expands a second time, even without quotes.
 pub(super) fn expand_address(
     mut words: Vec<String>,
     variable: &mut HaproxyLookup<'_>,
@@ -91,7 +91,7 @@ pub(super) fn expand_address(
     Ok(words)
 }
 
-/// The value of a variable, whose name stands behind the `$`, and the text behind it.
+/// Expands a variable whose name follows the `$`; returns the value and the text behind the name.
 fn expand<'t>(
     rest: &'t str,
     variable: &mut HaproxyLookup<'_>,
@@ -112,24 +112,24 @@ fn expand<'t>(
     };
     match variable(name)?.or(default) {
         Some(value) => Ok((value, behind)),
-        // HAProxy takes it as empty, which is hardly ever what was meant.
+        // HAProxy takes the variable as empty, which hardly anybody intends.
         None => Err(format!("the variable {name} is not set: set it for `lariat import`")),
     }
 }
 
-/// The variables that the file names; the environment has the others.
+/// Variables that the file sets or removes; the environment has all others.
 #[derive(Debug, Default)]
 pub(super) struct HaproxyVariables {
-    /// `None` = taken away.
+    /// `None` for a removed variable.
     own: HashMap<String, Option<String>>,
-    /// Whether the environment does not count any more.
+    /// Whether the environment no longer counts.
     is_reset: bool,
-    /// The bytes of all values that stand in lines, so that lines that double do not fill memory.
+    /// Bytes of all values put into lines, limited so that lines that double do not fill memory.
     replaced_bytes: usize,
 }
 
 impl HaproxyVariables {
-    /// The value for a line; an error if lines have got too long by all of them.
+    /// Returns the value for a line. Fails if all values together are too long.
     pub(super) fn replace(
         &mut self,
         name: &str,
@@ -144,7 +144,7 @@ impl HaproxyVariables {
         Ok(value)
     }
 
-    /// Whether no more lines are looked at.
+    /// Reports whether the limit is reached, so that no more lines are read.
     pub(super) fn is_spent(&self) -> bool {
         self.replaced_bytes > FILE_BYTES_MAX
     }
@@ -157,7 +157,7 @@ impl HaproxyVariables {
         }
     }
 
-    /// Does what a line of the section says.
+    /// Applies a line of the section.
     pub(super) fn take(&mut self, words: &[String], files: &mut dyn SourceFiles) {
         let Some((keyword, names)) = words.split_first() else { return };
         match (keyword.as_str(), names) {
@@ -176,44 +176,44 @@ impl HaproxyVariables {
     }
 }
 
-/// All that was read.
+/// Everything read from the files.
 #[derive(Debug, Default)]
 pub(super) struct HaproxyReading {
     pub(super) global: Statements,
     pub(super) sections: Vec<HaproxySection>,
-    /// The place of the section whose lines are being read.
+    /// Section of the lines that are read now.
     pub(super) within: HaproxyPlace,
     pub(super) variables: HaproxyVariables,
     pub(super) is_full: bool,
-    /// How many rules on clients there are, each of which may name others.
+    /// Number of rules on clients, each of which may name others.
     pub(super) rules: usize,
 }
 
-/// Begins the name of an option that a line turns off.
+/// Prefix of an option's name when a line turns it off.
 pub(super) const OFF: &str = "no ";
 
-/// The section whose lines are read.
+/// Section whose lines are read now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum HaproxyPlace {
     #[default]
     Nothing,
     Global,
-    /// The last one of `sections`.
+    /// The last of `sections`.
     Proxy,
     /// A section that is no service.
     Other(&'static OptionMeaning),
 }
 
-/// A section `defaults`, `frontend`, `backend` or `listen`.
+/// Section `defaults`, `frontend`, `backend` or `listen`.
 #[derive(Clone, Debug)]
 pub(super) struct HaproxySection {
     pub(super) kind: String,
     pub(super) name: String,
     pub(super) place: SourceLine,
-    /// The place of its defaults among the sections.
+    /// Index of the section's defaults among the sections.
     pub(super) defaults: Option<usize>,
     pub(super) options: Statements,
-    /// These behind those of its defaults, once somebody asked for them.
+    /// Options including inherited ones, computed on first use.
     pub(super) whole: OnceCell<Statements>,
 }
 
@@ -226,14 +226,14 @@ impl HaproxySection {
         ["backend", "listen"].contains(&self.kind.as_str())
     }
 
-    /// Stands for the section in a finding.
+    /// Returns a statement for the section, for findings.
     pub(super) fn statement(&self) -> Statement {
         Statement::new(&self.place, &self.kind, vec![self.name.clone()])
     }
 }
 
 impl HaproxyReading {
-    /// The options of a section behind those of its defaults, but for those that are turned off.
+    /// Returns the section's options after its defaults', without those that are turned off.
     pub(super) fn options<'s>(&self, section: &'s HaproxySection) -> &'s Statements {
         section.whole.get_or_init(|| {
             let blocks = self.blocks(section);
@@ -246,12 +246,12 @@ impl HaproxyReading {
         })
     }
 
-    /// The number of those options, and of those that are turned off.
+    /// Returns the number of those options, including the turned-off ones.
     pub(super) fn count(&self, section: &HaproxySection) -> usize {
         self.blocks(section).iter().map(|block| block.len()).sum()
     }
 
-    /// The options of a section, of its defaults, of theirs, and so on.
+    /// Returns the options of a section, of its defaults, of the defaults of those, and so on.
     fn blocks<'s>(&'s self, section: &'s HaproxySection) -> Vec<&'s Statements> {
         let mut blocks = vec![&section.options];
         let mut next = section.defaults;
@@ -266,7 +266,7 @@ impl HaproxyReading {
         self.sections.iter().find(|one| one.has_back() && one.name == name)
     }
 
-    /// A path below the directory that `ca-base` or `crt-base` names.
+    /// Resolves a path below the directory that `ca-base` or `crt-base` names.
     pub(super) fn path(&self, base: &str, path: &str) -> String {
         match self.global.value(base) {
             Some(base) if !path.starts_with(['/', '@']) => {

@@ -18,10 +18,10 @@ use crate::tls_policy::{ORDER, WrittenSuites};
 #[derive(Debug)]
 pub(super) struct Frontend {
     place: Option<SourceLine>,
-    /// The address on its one line.
+    /// Address written on one line.
     endpoint: Option<String>,
     pub(super) options: Statements,
-    /// `pem-file`, in the order of the file: the value of ours, and its line.
+    /// Values of `pem-file` in the order of the file, converted, with their source lines.
     certificates: Vec<DraftValue>,
 }
 
@@ -32,13 +32,13 @@ impl Frontend {
         Self { place: Some(place.clone()), ..Self::default_one() }
     }
 
-    /// The frontend that hitch has if none is configured.
+    /// Returns the frontend that hitch uses if none is configured.
     pub(super) fn default_one() -> Self {
         let (options, certificates) = (Statements::default(), Vec::new());
         Self { place: None, endpoint: Some("[*]:8443".to_owned()), options, certificates }
     }
 
-    /// `[HOST]:PORT`, or `[HOST]:PORT+CERTIFICATE`.
+    /// Parses `[HOST]:PORT`, or `[HOST]:PORT+CERTIFICATE`.
     pub(super) fn of_line(import: &mut Importer<'_>, written: &Statement) -> Self {
         let value = written.value();
         let mut frontend = Self::new(&written.place);
@@ -51,7 +51,7 @@ impl Frontend {
         frontend
     }
 
-    /// Takes an option.
+    /// Adds an option.
     pub(super) fn take(&mut self, import: &mut Importer<'_>, entry: HitchEntry) {
         import.expect(&entry.statement);
         match entry.name() {
@@ -90,7 +90,7 @@ impl Frontend {
         }
     }
 
-    /// A certificate of one file, or a block that names several.
+    /// Adds a certificate: one file, or a block that names several.
     fn take_certificate(
         &mut self,
         import: &mut Importer<'_>,
@@ -111,7 +111,7 @@ impl Frontend {
                     import.lacks(&inner, why, "append the issuer's certificate to the chain");
                     continue;
                 }
-                // Whom hitch would refuse must not be let in.
+                // Clients that hitch would refuse must not be accepted.
                 "client-verify" | "client-verify-ca" => {
                     let why = "one certificate of several has no rule about clients of its own";
                     let remedy = "write it into a frontend of its own for that certificate";
@@ -141,12 +141,12 @@ impl Frontend {
         self.certificates.push(DraftValue { value, origin: Some(written.place) });
     }
 
-    /// How many certificates are named one by one.
+    /// Returns how many certificates are named individually.
     pub(super) fn certificates(&self) -> usize {
         self.certificates.len()
     }
 
-    /// All options and certificates, with those of the top level.
+    /// Returns all options and certificates, with those of the top level.
     pub(super) fn with(
         &self,
         import: &mut Importer<'_>,
@@ -160,7 +160,7 @@ impl Frontend {
         (options, certificates)
     }
 
-    /// All certificates: hitch's default is the last file, or the first of the directory.
+    /// Returns all certificates: hitch's default is the last file, or the first of the directory.
     fn all_certificates(&self, import: &mut Importer<'_>) -> Vec<DraftValue> {
         let mut all: Vec<_> = self.certificates.iter().rev().cloned().collect();
         let Some(directory) = self.options.find("pem-dir") else { return all };
@@ -174,7 +174,7 @@ impl Frontend {
             return all;
         }
         let chosen = glob.filter(|glob| !["*", "*.pem"].contains(&glob.value().as_str()));
-        // Lariat knows certificates in a folder by their names' endings, hitch takes every file.
+        // Lariat recognises certificates in a folder by file ending; hitch takes every file.
         let are_known = listed.iter().all(|path| is_read_in_folder(path));
         let every = directory.with(["*"]);
         match chosen.or_else(|| glob.or(Some(&every)).filter(|_| !are_known)) {
@@ -194,7 +194,7 @@ impl Frontend {
         all
     }
 
-    /// Whether it is all of IPv6, which hitch takes without IPv4; `*` has both.
+    /// Reports whether the address is all of IPv6, which hitch takes without IPv4; `*` has both.
     pub(super) fn is_of_ipv6_alone(&self) -> bool {
         let host = match &self.endpoint {
             Some(endpoint) => split_endpoint(endpoint).0,
@@ -203,7 +203,7 @@ impl Frontend {
         host.trim_matches(['[', ']']) == "::"
     }
 
-    /// The address to listen at, and its line.
+    /// Returns the address to listen at, and its source line.
     pub(super) fn listen(&self, import: &mut Import) -> (String, Option<SourceLine>) {
         let part = |name: &str| self.options.value(name).unwrap_or_default();
         let (host, port) = match &self.endpoint {
@@ -231,23 +231,23 @@ impl Frontend {
 /// Options for the versions of TLS, of which hitch takes one.
 const PROTOCOLS: [&str; 3] = ["tls-protos", "ssl", "tls"];
 
-/// Whether Lariat reads a file of that name in a folder of certificates.
+/// Reports whether Lariat reads a file of that name in a folder of certificates.
 fn is_read_in_folder(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key", "ocsp"].contains(&ending)
 }
 
-/// Options of which several make a key: they are reported with it.
+/// Options that share a key with others: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
     backend ciphers ciphersuites client client-verify client-verify-ca ecdh-curve host \
     pem-dir pem-dir-glob port proxy-authority proxy-client-cert proxy-proxy proxy-tlv ssl \
     tls tls-protos write-proxy write-proxy-v1 write-proxy-v2";
 
-/// Kinds of what a server gets first, of which hitch takes one.
+/// Options for the first bytes sent to a server, of which hitch takes one.
 const HEADERS: [&str; 5] =
     ["write-ip", "write-proxy", "write-proxy-v1", "write-proxy-v2", "proxy-proxy"];
 
-/// Writes the keys of a service, but for its name and address.
+/// Writes the keys of a service, except its name and address.
 pub(super) fn write(options: &Statements, import: &mut Import, certificates: Vec<DraftValue>) {
     for (name, written) in options.iter() {
         take_alone(name, written, import);
@@ -265,7 +265,7 @@ pub(super) fn write(options: &Statements, import: &mut Import, certificates: Vec
     }
 }
 
-/// Does what one option alone says.
+/// Applies an option that depends on no other.
 fn take_alone(name: &str, written: &Statement, import: &mut Import) {
     let is_on = switch(&written.value()) == Some(true);
     let is_off = switch(&written.value()) == Some(false);
@@ -353,7 +353,7 @@ fn write_header(options: &Statements, import: &mut Import) {
     }
 }
 
-/// Versions, groups and suites, of clients or of servers.
+/// Writes versions, groups and suites, of clients or of servers.
 fn write_tls(options: &Statements, import: &mut Import) {
     let side = if options.is_on("client") { "back.tls" } else { "front.tls" };
     let of_all = ["ssl", "tls"].into_iter().filter(|name| options.is_on(name));
@@ -407,10 +407,10 @@ fn write_verification(options: &Statements, import: &mut Import) {
     }
 }
 
-/// `client = on`: plaintext in front, TLS behind, which hitch does not verify.
+/// Writes `client = on`: plaintext in front, TLS behind, which hitch does not verify.
 fn write_client(options: &Statements, import: &mut Import, certificate: Option<&DraftValue>) {
     let Some(written) = options.find("client") else { return };
-    // Clients of plaintext negotiate no protocol.
+    // Plaintext clients negotiate no protocol.
     import.service.take("front.tls.alpn");
     import.service.take("front.tls.unknown-name");
     import.service.set("front.tls.mode", "off", written.place.clone());

@@ -4,7 +4,7 @@ use crate::convert::is_among;
 use crate::meanings::{self, Predecessor};
 use crate::source::{SourceLine, Statement};
 
-/// An option, and the options in its block if it has one.
+/// Option, with the options in its block if it has one.
 #[derive(Debug)]
 pub(super) struct HitchEntry {
     pub(super) statement: Statement,
@@ -12,29 +12,29 @@ pub(super) struct HitchEntry {
 }
 
 impl HitchEntry {
-    /// The option's name in the table of meanings.
+    /// Returns the option's name in the table of meanings.
     pub(super) fn name(&self) -> Option<&'static str> {
         meanings::find(Predecessor::Hitch, &self.statement.option).map(|one| one.option)
     }
 }
 
-/// A fault: its place, and the problem as a text.
+/// Place and text of a fault.
 pub(super) type SyntaxFault = (SourceLine, String);
 
-/// Blocks in blocks: a certificate in a frontend.
+/// Maximum depth of nested blocks: a certificate in a frontend.
 const DEPTH_MAX: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token<'t> {
     Word(&'t str),
-    /// It stood in quotes.
+    /// Word in quotes.
     Text(&'t str),
     Equals,
     Open,
     Close,
 }
 
-/// The entries of a file: `option = words` and `option = { ... }`; `#` begins a comment.
+/// Parses a file: `option = words` and `option = { ... }`; `#` begins a comment.
 pub(super) fn parse(text: &str, place: &SourceLine) -> Result<Vec<HitchEntry>, SyntaxFault> {
     let tokens = tokens(text, place)?;
     let mut reader = Reader { tokens: &tokens, end: place.at(text.lines().count().max(1)) };
@@ -85,7 +85,7 @@ struct Reader<'r, 't> {
 }
 
 impl Reader<'_, '_> {
-    /// Entries until the end of the file, or of the block.
+    /// Parses entries until the end of the file, or of the block.
     fn entries(&mut self, depth: usize) -> Result<Vec<HitchEntry>, SyntaxFault> {
         let mut entries = Vec::new();
         loop {
@@ -132,7 +132,7 @@ impl Reader<'_, '_> {
         }
         loop {
             match self.tokens {
-                // The name of the next option.
+                // Name of the next option.
                 [(_, Token::Word(_)), (_, Token::Equals), ..] => break,
                 [(_, Token::Word(word) | Token::Text(word)), rest @ ..] => {
                     statement.words.push((*word).to_owned());
@@ -153,24 +153,24 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The one option that takes several words.
+/// The only option that takes several words.
 const LIST: &str = "tls-protos";
 
-/// Flags whose value, if any, stands behind `=`.
+/// Flags whose value, if any, follows `=`.
 const SWITCHES: &str = "\
     --client --daemon --default-config --enable-tcp-fastopen --help \
     --prefer-server-ciphers --proxy-proxy --quiet --sni-nomatch-abort --ssl --syslog \
     --test --tls --version --write-ip --write-proxy --write-proxy-v1 --write-proxy-v2 -O \
     -V -h -q -s -t";
 
-/// Whether an option is on or off.
+/// Reports whether an option is a switch, on or off.
 pub(super) fn is_switch(option: &str) -> bool {
     let flags = SWITCHES.split_ascii_whitespace();
     let mut names = flags.filter_map(|flag| flag.strip_prefix("--"));
     names.any(|name| name == option)
 }
 
-/// The words of a command line: flags with their values, and files as `PEM`.
+/// Parses a command line: flags with their values, and files as `PEM`.
 pub(super) fn parse_flags(
     words: &[String],
     place: &SourceLine,

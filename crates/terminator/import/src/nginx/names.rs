@@ -1,6 +1,6 @@
-//! Names of clients: `server_name`, maps of the name that a client asks TLS for, and servers of
-//! HTTP that pass requests on to the same upstream. nginx chooses one of those by a request's field
-//! Host, Lariat by the name that a client asks TLS for, and any Host passes there.
+//! Names of clients: `server_name`, maps of the SNI name, and servers of HTTP that pass requests on
+//! to the same upstream. nginx chooses among those by a request's field Host, Lariat by the SNI
+//! name, and Lariat passes any Host.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,16 +10,16 @@ use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
 use crate::nginx::sockets::ServiceSockets;
 use crate::source::{Statement, Statements};
 
-/// Servers for clients by their names; without names for all others.
+/// Target of clients by their names; without names, of all others.
 #[derive(Debug)]
 pub(super) struct NginxRoute {
     pub(super) target: String,
     pub(super) names: Vec<(String, Statement)>,
-    /// Whether TLS stays closed.
+    /// Whether nginx forwards TLS without decrypting it.
     pub(super) is_preread: bool,
 }
 
-/// The names of a server, none for the default one; and whether it has any.
+/// Returns the names of a server, none for the default one; and whether it has any.
 pub(super) fn server_names(
     server: &NginxServer,
     import: &mut Import,
@@ -34,7 +34,7 @@ pub(super) fn server_names(
                 Some(all) => {
                     let is_own = |name: &String| !sockets.foreign.contains(name);
                     let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
-                    // Not with all other names, which may be many.
+                    // The finding lists this name alone, because the directive may have many.
                     let alone = written.with([word.as_str()]);
                     names.extend(own.into_iter().map(|name| (name, alone.clone())));
                     foreign.extend(others);
@@ -62,7 +62,7 @@ pub(super) fn server_names(
     (if sockets.is_default { Vec::new() } else { names }, is_named)
 }
 
-/// The way of clients: all to one target, or by a map.
+/// Returns the routes of clients: all to one target, or by a map.
 pub(super) fn routes(
     section: &NginxSection,
     pass: &Statement,
@@ -131,12 +131,12 @@ pub(super) fn routes(
     Ok(routes)
 }
 
-/// Directives by which a server refuses clients, beside those that are no keys at all.
+/// Directives by which a server refuses clients, beside those that no key covers.
 const REFUSING: &str = "\
     allow deny ssl_client_certificate ssl_crl ssl_ocsp ssl_trusted_certificate \
     ssl_verify_client";
 
-/// The ways in which servers refuse clients, by the addresses that they pass requests on to.
+/// Refusals of servers, by the addresses to which they pass requests on.
 #[derive(Debug, Default)]
 pub(super) struct HostGuards(HashMap<String, Vec<Guard>>);
 
@@ -162,7 +162,7 @@ impl HostGuards {
                 if !import.take_options(1, &server.written.place) {
                     return all;
                 }
-                // Whatever a server refuses, it differs from one of two.
+                // Two different guards suffice, because any server differs from one of them.
                 if known.len() < 2 && known.iter().all(|one| one.refusals != guard.refusals) {
                     known.push(guard.clone());
                 }
@@ -171,7 +171,7 @@ impl HostGuards {
         all
     }
 
-    /// A refusal of another server that this one's clients would pass by.
+    /// Returns another server's refusal that clients of this server would bypass.
     pub(super) fn passed_by(
         &self,
         section: &NginxSection,
@@ -201,14 +201,14 @@ fn said(refusals: &[Statement]) -> BTreeSet<String> {
     refusals.iter().map(|one| format!("{} {}", one.option, one.value())).collect()
 }
 
-/// The upstream or the server in a URL of `proxy_pass`.
+/// Returns the upstream or the server in a URL of `proxy_pass`.
 fn target(pass: &Statement) -> String {
     let value = pass.value();
     let rest = value.split_once("://").map_or(&*value, |(_, rest)| rest);
     rest.split('/').next().filter(|name| !name.is_empty()).unwrap_or(rest).to_owned()
 }
 
-/// The servers that are meant by it.
+/// Returns the servers' addresses for an upstream's name or an address.
 fn addresses(section: &NginxSection, name: &str) -> Vec<String> {
     let lines = section.upstream(name).map(|upstream| &upstream.lines);
     let words = lines.into_iter().flatten().filter_map(|line| line.words.first().cloned());

@@ -1,5 +1,5 @@
-//! The blocks `http` and `stream`: what their servers, upstreams and maps say, and where servers
-//! listen.
+//! The blocks `http` and `stream`: the contents of their servers, upstreams and maps, and the
+//! servers' addresses.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::meanings::{self, Conversion, OptionSupport, Predecessor};
 use crate::nginx::syntax::NginxDirective;
 use crate::source::{Statement, Statements, switch};
 
-/// Directives with a path in their last word, which may begin at the main file's folder.
+/// Directives with a path in their last word, which may be relative to the main file's folder.
 const PATHS: &str = "\
     pid proxy_ssl_certificate proxy_ssl_certificate_key proxy_ssl_crl \
     proxy_ssl_trusted_certificate ssl_certificate ssl_certificate_key ssl_client_certificate \
@@ -20,13 +20,13 @@ const PATHS: &str = "\
 /// Blocks whose lines are no directives.
 const DATA: &str = "charset_map geo geoip2 keyval map match split_clients types";
 
-/// Beginnings of variables that say who a client is that nginx has verified.
+/// Beginnings of variables that identify a client that nginx has verified.
 const OF_CLIENT: [&str; 2] = ["$ssl_client", "$remote_user"];
 
 /// Fields of requests which nginx empties for its own sake, and not because servers trust them.
 const EMPTIED: &str = "accept-encoding connection expect proxy te upgrade";
 
-/// A server block, with the directives that it alone has.
+/// Server block, with the directives that it alone has.
 #[derive(Debug)]
 pub(super) struct NginxServer {
     pub(super) written: Statement,
@@ -34,13 +34,13 @@ pub(super) struct NginxServer {
     pub(super) listens: Vec<NginxListen>,
     /// `return` of an `if` block, as certbot writes it: some hosts are redirected.
     pub(super) redirect: Option<Statement>,
-    /// The first directive by which some requests are refused.
+    /// First directive that refuses some requests.
     pub(super) restriction: Option<Statement>,
-    /// All `proxy_pass`, in blocks too.
+    /// Every `proxy_pass`, in blocks too.
     pub(super) passes: Vec<Statement>,
 }
 
-/// An upstream block, or the lines of a map.
+/// Upstream block, or the lines of a map.
 #[derive(Debug)]
 pub(super) struct NginxBlock {
     pub(super) written: Statement,
@@ -48,7 +48,7 @@ pub(super) struct NginxBlock {
     pub(super) lines: Vec<Statement>,
 }
 
-/// All of `http` or of `stream`.
+/// Contents of `http` or of `stream`.
 #[derive(Debug, Default)]
 pub(super) struct NginxSection {
     pub(super) is_http: bool,
@@ -56,14 +56,14 @@ pub(super) struct NginxSection {
     pub(super) servers: Vec<NginxServer>,
     pub(super) upstreams: Vec<NginxBlock>,
     pub(super) maps: Vec<NginxBlock>,
-    /// The place of the first upstream of each name.
+    /// Index of the first upstream of each name.
     names: HashMap<String, usize>,
     pub(super) restriction: Option<Statement>,
 }
 
 impl NginxSection {
-    /// Whether connections get lines in a log: in `http` unless they are told not to, in `stream`
-    /// if they are told to.
+    /// Reports whether connections are logged: in `http` unless turned off, in `stream` if turned
+    /// on.
     pub(super) fn logs_connections(&self) -> bool {
         let all = self.servers.iter().map(|server| &server.options).chain([&self.options]);
         let mut logs = all.flat_map(|options| options.all("access_log"));
@@ -100,7 +100,7 @@ impl NginxSection {
                 ("map", Some(_)) => {
                     let map = NginxBlock::map(one);
                     let source = map.written.value().to_ascii_lowercase();
-                    // The servers may be told who the client is by the variable that it makes.
+                    // The map's variable may tell the servers who the client is.
                     if is_http && OF_CLIENT.iter().any(|begin| source.contains(begin)) {
                         section.restriction.get_or_insert_with(|| map.written.clone());
                     }
@@ -222,8 +222,8 @@ fn take(
     }
 }
 
-/// A directive by which requests are refused, here or in a block: there by address too. One that
-/// nobody knows here may be of a module that refuses.
+/// Returns a directive that refuses requests, here or in a block; in a block also by address. An
+/// unknown directive may be of a module that refuses.
 fn restricting(one: &NginxDirective, is_inner: bool) -> Option<Statement> {
     let NginxDirective { written, block } = one;
     let name = written.option.as_str();
@@ -243,14 +243,14 @@ fn find_passes(one: &NginxDirective, passes: &mut Vec<Statement>) {
     one.block.iter().flatten().for_each(|inner| find_passes(inner, passes));
 }
 
-/// Whether a field is taken out of requests, which servers then trust when nginx itself writes it.
+/// Reports whether a field is removed from requests, because servers trust it when nginx writes it.
 fn is_emptied(written: &Statement) -> bool {
     let sets = ["proxy_set_header", "grpc_set_header"].contains(&written.option.as_str());
     let [field, value] = written.words.as_slice() else { return false };
     sets && value.is_empty() && !is_among(EMPTIED, &field.to_ascii_lowercase())
 }
 
-/// Reports a directive, and all in its block, that nothing is made of.
+/// Reports a directive, and all in its block, as left out.
 pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
     let NginxDirective { written, block } = one;
     match meanings::find(Predecessor::Nginx, &written.option) {
@@ -269,8 +269,8 @@ pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
     }
 }
 
-/// Begins a relative path at the main file's folder, from the root of the host: the new file may
-/// stand elsewhere.
+/// Makes a relative path absolute, from the main file's folder, because the new file may be in
+/// another folder.
 pub(super) fn absolute(root: &Path, written: &mut Statement) {
     let is_path = is_among(PATHS, &written.option) && written.value() != "off";
     if let Some(path) = written.words.last_mut().filter(|path| is_path && !path.contains('$')) {
@@ -279,7 +279,7 @@ pub(super) fn absolute(root: &Path, written: &mut Statement) {
     }
 }
 
-/// Options of a block over those of the block around it: of each directive only the inner ones.
+/// Merges a block's options with the outer block's; an inner directive replaces the outer ones.
 pub(super) fn within(outer: &Statements, inner: &Statements) -> Statements {
     let names: HashSet<_> = inner.iter().map(|(name, _)| name).collect();
     let has = |name| names.contains(name);
@@ -294,7 +294,7 @@ pub(super) fn within(outer: &Statements, inner: &Statements) -> Statements {
     all
 }
 
-/// Names as keys write them: `.example` is two of them, and those of other kinds are none.
+/// Returns names as keys write them: `.example` is two names, and other kinds of names are none.
 pub(super) fn comparable(name: &str) -> Option<Vec<String>> {
     let lower = name.to_ascii_lowercase();
     let (exact, wild) = match (lower.strip_prefix('.'), lower.strip_prefix("*.")) {
@@ -306,7 +306,7 @@ pub(super) fn comparable(name: &str) -> Option<Vec<String>> {
     let is_label = |one: &str| (1..64).contains(&one.len()) && one.chars().all(fits);
     let rest = exact.or(wild)?;
     let is_name = rest.len() < 250 && rest.split('.').all(is_label) && rest != "_";
-    // Nobody asks TLS for an address.
+    // Clients never send an address as the SNI name.
     if !is_name || rest.parse::<IpAddr>().is_ok() {
         return None;
     }
@@ -318,24 +318,24 @@ pub(super) fn comparable(name: &str) -> Option<Vec<String>> {
 #[derive(Clone, Debug)]
 pub(super) struct NginxListen {
     pub(super) written: Statement,
-    /// As keys write it, but for `0.0.0.0`, which may be `[::]` with IPv6 beside it.
+    /// Address as keys write it, except `0.0.0.0`, which may be `[::]` if IPv6 is beside it.
     pub(super) address: String,
     pub(super) is_default: bool,
     pub(super) traits: SocketTraits,
 }
 
-/// Options that hold before a hello tells services apart.
+/// Options that take effect before a hello tells services apart.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct SocketTraits {
     pub(super) has_tls: bool,
     pub(super) takes_proxy: bool,
     pub(super) is_deferred: bool,
     pub(super) keepalive: Option<String>,
-    /// Networks that may send a PROXY header; empty = all.
+    /// Networks that may send a PROXY header; empty for all.
     pub(super) networks: BTreeSet<String>,
 }
 
-/// The most ports of a range.
+/// Maximum number of ports of a range.
 const PORTS_MAX: u16 = 256;
 
 impl NginxListen {
@@ -387,7 +387,7 @@ impl NginxListen {
                 import.apply_key("workers.fast-open", Conversion::Number, "of all listeners", &one);
             }
             "so_keepalive" => self.traits.keepalive = keepalive(value),
-            // `ipv6only` is looked at with the addresses of all servers.
+            // `ipv6only` is handled with the addresses of all servers.
             "reuseport" | "bind" | "ipv6only" | "multipath" => {}
             "http2" | "spdy" => {
                 let why = "a server that speaks HTTP/1.1 alone would get HTTP/2";
@@ -403,7 +403,7 @@ impl NginxListen {
     }
 }
 
-/// `on|off|[idle]:[interval]:[count]`.
+/// Converts `on|off|[idle]:[interval]:[count]`.
 fn keepalive(value: &str) -> Option<String> {
     if let Some(is_on) = switch(value) {
         return Some(if is_on { "2h" } else { "0s" }.to_owned());

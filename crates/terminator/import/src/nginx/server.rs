@@ -1,4 +1,4 @@
-//! A server block of nginx: the services that come of it.
+//! Converts a server block of nginx to services.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -134,7 +134,7 @@ impl ServerBlock<'_> {
         self.write_routes(&routes(self.section, pass, import, names)?, pass, import)
     }
 
-    /// Writes the services of those that can be served; an error if there is none.
+    /// Writes the services of the routes that can be served. Fails if there is none.
     fn write_routes(
         &self,
         routes: &[NginxRoute],
@@ -244,7 +244,7 @@ impl ServerBlock<'_> {
         }
     }
 
-    /// `return 301 https://…` of a server without TLS.
+    /// Writes `return 301 https://…` of a server without TLS.
     fn write_redirect(
         &self,
         written: &Statement,
@@ -310,7 +310,7 @@ impl ServerBlock<'_> {
         Ok(())
     }
 
-    /// `allow` and `deny`, of which the first that fits counts. Returns whether ours say the same.
+    /// Writes `allow` and `deny`; the first match counts. Returns whether keys cover them.
     fn write_access(&self, import: &mut Import) -> bool {
         let is_rule = |name| name == "allow" || name == "deny";
         let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();
@@ -353,8 +353,8 @@ impl ServerBlock<'_> {
         true
     }
 
-    /// Whether the address of a client is not the one that ours is: that of the connection, or in
-    /// a PROXY header where one must come.
+    /// Reports whether nginx compares another client address than Lariat, which compares that of
+    /// the connection, or of a PROXY header where one must come.
     fn compares_another_address(&self) -> bool {
         let header = self.options.value("real_ip_header");
         let is_of_request = self.section.is_http && header.as_deref() != Some("proxy_protocol");
@@ -364,7 +364,7 @@ impl ServerBlock<'_> {
         }
     }
 
-    /// The directives that stand for themselves, and those that are left.
+    /// Writes the directives that depend on no other, and reports the remaining ones.
     fn write_rest(&self, import: &mut Import, route: &NginxRoute) {
         let options = self.options;
         for (name, written) in options.iter() {
@@ -391,7 +391,7 @@ impl ServerBlock<'_> {
         self.write_idle(import);
     }
 
-    /// The longer of the pauses that nginx allows in requests and between them.
+    /// Writes the longer of nginx's limits on pauses within requests and between them.
     fn write_idle(&self, import: &mut Import) {
         let names = ["keepalive_timeout", "proxy_read_timeout"];
         let time = |written: &Statement| {
@@ -426,7 +426,7 @@ impl ServerBlock<'_> {
     }
 }
 
-/// Reports the directives of a server that no service comes of.
+/// Reports the directives of a server that yields no service.
 fn report_left_out(server: &NginxServer, import: &mut Import, first: usize) {
     let found = import.findings.get(first..).unwrap_or_default();
     let found: HashSet<_> = found.iter().map(ImportFinding::named).collect();
@@ -456,7 +456,7 @@ fn take_bind(import: &mut Import, written: &Statement) {
     }
 }
 
-/// The log of messages, or of connections: there is one of each.
+/// Writes the log of messages, or of connections: Lariat has one of each.
 pub(super) fn take_log(import: &mut Import, written: &Statement) {
     let target = written.words.first().map_or("", String::as_str);
     let (key, note) = match written.option.as_str() {

@@ -10,10 +10,10 @@ use crate::meanings::Conversion;
 use crate::nginx::section::{NginxBlock, NginxSection};
 use crate::source::{SourceLine, Statement};
 
-/// The destination of `proxy_pass`.
+/// Destination of `proxy_pass`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NginxTarget {
-    /// An upstream's name, or an address.
+    /// Upstream's name, or an address.
     pub(super) address: String,
     pub(super) has_tls: bool,
 }
@@ -50,7 +50,7 @@ impl NginxTarget {
         }
     }
 
-    /// The host whose name its certificate must have.
+    /// Returns the host whose name the server's certificate must have.
     pub(super) fn host(&self) -> Option<String> {
         let (host, port) = split_endpoint(&self.address);
         let host = if host.is_empty() { port } else { host };
@@ -58,7 +58,7 @@ impl NginxTarget {
         is_name.then_some(host)
     }
 
-    /// An address with its port; `None` = it has none.
+    /// Completes an address with a port. `None` if neither has one.
     fn with_port(address: &str, port: Option<&str>) -> Option<String> {
         let has_port = match address.rsplit_once(':') {
             _ if address.starts_with("unix:") => true,
@@ -100,7 +100,7 @@ fn never_eject(import: &mut Import, origin: SourceLine) {
     import.remark("back.passive.failures", "nginx tries a single server in any case.");
 }
 
-/// A parameter of `server`.
+/// Returns a parameter of `server`.
 fn parameter<'s>(written: &'s Statement, name: &str) -> Option<&'s str> {
     let mut words = written.words.iter().skip(1);
     words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
@@ -173,7 +173,7 @@ fn take_parameter(word: &str, keys: &mut Vec<(&'static str, Value)>, notes: &mut
     }
 }
 
-/// `max_fails` and `fail_timeout`, which in Lariat are those of the service.
+/// Writes `max_fails` and `fail_timeout`, which in Lariat belong to the service.
 fn write_passive(up: &[&Statement], import: &mut Import) {
     for (name, default, key, conversion) in [
         ("max_fails", "1", "service.back.passive.failures", Conversion::Number),

@@ -1,4 +1,4 @@
-//! Addresses of all server blocks, and what those at one address have together.
+//! Addresses of all server blocks, and the options shared by servers at one address.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use crate::nginx::section::{
     NginxListen, NginxSection, NginxServer, SocketTraits, comparable, within,
 };
 
-/// The services and options at one address.
+/// Services and options at one address.
 #[derive(Clone, Debug, Default)]
 struct Socket {
     traits: SocketTraits,
-    /// The server for clients whose name no server has: its section, its number.
+    /// Default server, for clients whose name no server has: its section, its number.
     default: Option<(usize, usize)>,
     first: (usize, usize),
-    /// The server of each name: the first that has it.
+    /// Server of each name: the first that has it.
     owners: HashMap<String, (usize, usize)>,
 }
 
-/// All addresses.
+/// Addresses of all server blocks.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     all: BTreeMap<String, Socket>,
-    /// Ports at which all addresses of IPv6 and IPv4 are one.
+    /// Ports at which all addresses of IPv6 and IPv4 are one address.
     of_both: BTreeSet<String>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct ServiceSockets<'s> {
     pub(super) listens: Vec<(String, &'s NginxListen)>,
     pub(super) traits: SocketTraits,
     pub(super) is_default: bool,
-    /// Whether all addresses of IPv6 are without those of IPv4, if they are among these.
+    /// Whether an all-IPv6 address excludes IPv4; `None` if there is no such address.
     ipv6_only: Option<bool>,
-    /// Names that a server before it has at one of the addresses.
+    /// Names that an earlier server has at one of the addresses.
     pub(super) foreign: HashSet<&'s String>,
 }
 
@@ -78,7 +78,7 @@ impl Sockets {
         sockets
     }
 
-    /// The address as keys write it: IPv4 and IPv6 of one port are one address.
+    /// Returns the address as keys write it: IPv4 and IPv6 of one port are one address.
     fn address(&self, listen: &NginxListen) -> String {
         match listen.address.strip_prefix("0.0.0.0:") {
             Some(port) if self.of_both.contains(port) => format!("[::]:{port}"),
@@ -91,7 +91,7 @@ impl Sockets {
         Some(!self.of_both.contains(port))
     }
 
-    /// The addresses of a server, those together that one service can have.
+    /// Groups the addresses of a server: each group can be one service.
     pub(super) fn services<'s>(
         &'s self,
         at: (usize, usize),
@@ -129,8 +129,8 @@ impl Sockets {
     }
 }
 
-/// The ports at which the same servers listen in the same way at all addresses of IPv4 and at all
-/// of IPv6, or at which those of IPv6 are told to take IPv4 (`ipv6only=off`).
+/// Returns the ports at which the same servers listen alike at all addresses of IPv4 and at all of
+/// IPv6, or at which IPv6 sockets also accept IPv4 (`ipv6only=off`).
 fn ports_of_both<'s>(
     all: impl Iterator<Item = ((usize, usize), &'s NginxListen)>,
 ) -> BTreeSet<String> {
@@ -151,7 +151,7 @@ fn ports_of_both<'s>(
     of_both
 }
 
-/// A network of `set_real_ip_from`, unless it is a host's name.
+/// Returns a network of `set_real_ip_from`, unless it is a host's name.
 pub(super) fn network(text: &str) -> Option<String> {
     let address = text.split('/').next().unwrap_or_default();
     match text {
@@ -161,7 +161,7 @@ pub(super) fn network(text: &str) -> Option<String> {
 }
 
 impl ServiceSockets<'_> {
-    /// Writes the addresses, and what holds of them.
+    /// Writes the addresses and the keys about them.
     pub(super) fn write(&self, import: &mut Import) {
         let mut seen = BTreeSet::new();
         for (address, listen) in &self.listens {

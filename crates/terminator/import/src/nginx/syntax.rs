@@ -1,4 +1,4 @@
-//! The syntax of nginx's files: words, directives, blocks, and the files they include.
+//! Parses nginx's files: words, directives, blocks, and the files they include.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +6,23 @@ use crate::convert::glob_fits;
 use crate::import::Importer;
 use crate::source::{SourceLine, Statement};
 
-/// A directive, with its block if it has one.
+/// Directive, with its block if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct NginxDirective {
     pub(super) written: Statement,
     pub(super) block: Option<Vec<Self>>,
 }
 
-/// Files within files.
+/// Maximum depth of included files.
 const INCLUDES_MAX: usize = 16;
 
-/// Blocks within blocks.
+/// Maximum depth of blocks.
 const DEPTH_MAX: usize = 32;
 
-/// Directives of all files together, as no configuration has them.
+/// Maximum number of directives of all files, more than any real configuration has.
 const DIRECTIVES_MAX: usize = 100_000;
 
-/// An element of a file.
+/// Element of a file.
 #[derive(Debug, PartialEq)]
 enum NginxToken {
     Word(String),
@@ -31,10 +31,10 @@ enum NginxToken {
     Close,
 }
 
-/// The place and the words of an error.
+/// Line and text of an error.
 type Misspelling = (usize, String);
 
-/// The words of a text.
+/// Tokens of a text.
 struct NginxTokens<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
     line: usize,
@@ -108,7 +108,7 @@ impl NginxTokens<'_> {
         }
     }
 
-    /// Passes over the program in a block of Lua, up to the end of the block.
+    /// Skips the program in a block of Lua, up to the end of the block.
     fn pass_program(&mut self) {
         let mut depth = 1;
         while depth > 0 {
@@ -122,9 +122,9 @@ impl NginxTokens<'_> {
     }
 }
 
-/// Reads files, those that they include too.
+/// Reads files, and those that they include.
 pub(super) struct NginxReader {
-    /// The folder in which relative paths begin: that of the main file.
+    /// Folder of the main file, where relative paths begin.
     pub(super) root: PathBuf,
     /// Files that are being read, each included by the one before.
     open: Vec<PathBuf>,
@@ -137,7 +137,7 @@ impl NginxReader {
         Self { root, open: Vec::new(), count: 0 }
     }
 
-    /// The directives of a file. What is wrong with it is a fault.
+    /// Reads the directives of a file. Reports a fault if the file is wrong.
     pub(super) fn read(
         &mut self,
         import: &mut Importer<'_>,
@@ -169,7 +169,7 @@ impl NginxReader {
         first: &SourceLine,
     ) -> Result<Vec<NginxDirective>, Misspelling> {
         let mut tokens = NginxTokens { rest: text.chars().peekable(), line: 1 };
-        // Blocks that are open: the directive of each, and what stands before it.
+        // Open blocks: the directive of each, and the directives before it.
         let mut outer: Vec<(Statement, Vec<NginxDirective>)> = Vec::new();
         let mut inner = Vec::new();
         let mut words: Vec<String> = Vec::new();
@@ -215,7 +215,7 @@ impl NginxReader {
             if self.count > DIRECTIVES_MAX {
                 import.fill(&first.at(line), &format!("more than {DIRECTIVES_MAX} directives"));
             }
-            // Whatever else the files above it say is not looked at either.
+            // The rest of the including files is skipped too.
             if import.is_full {
                 return Ok(Vec::new());
             }
@@ -229,7 +229,7 @@ impl NginxReader {
         }
     }
 
-    /// The directive of these words, which is counted; `None` = there are none.
+    /// Makes a directive of these words and counts it. `None` if there are no words.
     fn directive(&mut self, words: &mut Vec<String>, place: SourceLine) -> Option<Statement> {
         let mut words = std::mem::take(words).into_iter();
         let option = words.next()?;
@@ -262,7 +262,7 @@ impl NginxReader {
         paths.iter().flat_map(|path| self.read(import, path, Some(&written.place))).collect()
     }
 
-    /// The files whose names fit a pattern, whose signs stand in the last part.
+    /// Returns the files whose names match a pattern, which has its wildcards in the last part.
     fn fitting(import: &mut Importer<'_>, pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
         let wanted = name(pattern);
@@ -274,7 +274,7 @@ impl NginxReader {
             listed => listed?,
         };
         let listed = listed.into_iter();
-        // As of a shell, no sign stands for a dot at the start.
+        // As in a shell, no wildcard matches a dot at the start.
         let is_seen = |path: &PathBuf| wanted.starts_with('.') || !name(path).starts_with('.');
         Ok(listed.filter(|path| is_seen(path) && glob_fits(&wanted, &name(path))).collect())
     }

@@ -1,4 +1,4 @@
-//! `ssl_*` and `proxy_ssl_*`: TLS of clients, and of servers.
+//! `ssl_*` and `proxy_ssl_*`: TLS with clients and with servers.
 
 use toml::Value;
 
@@ -11,8 +11,8 @@ use crate::tls_policy::{ORDER, SpokenVersions, WrittenSuites, is_of_verification
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 
-/// Writes TLS of clients. Returns whether everyone is refused whom nginx refuses, and there is a
-/// certificate.
+/// Writes TLS of clients. Returns whether Lariat refuses everyone whom nginx refuses, and there is
+/// a certificate.
 pub(super) fn write_front(options: &Statements, import: &mut Importer<'_>, is_http: bool) -> bool {
     let has_policy = write_policy(options, import, ("front.tls", "ssl"));
     import.joined(options.find("ssl_prefer_server_ciphers"), "service.front.tls.suites", ORDER);
@@ -29,7 +29,7 @@ pub(super) fn write_front(options: &Statements, import: &mut Importer<'_>, is_ht
     write_clients(options, import) && has_certificate && has_policy
 }
 
-/// Reports what is said of TLS where there is none.
+/// Reports TLS options where TLS is not used.
 pub(super) fn report_unused(options: &Statements, import: &mut Import, begin: &str) {
     for (name, written) in options.iter() {
         if name.starts_with(begin) && !["ssl_preread", "ssl_session_timeout"].contains(&name) {
@@ -38,8 +38,8 @@ pub(super) fn report_unused(options: &Statements, import: &mut Import, begin: &s
     }
 }
 
-/// Versions, groups and suites, of clients or of servers. Returns whether no command verifies the
-/// other side.
+/// Writes versions, groups and suites, of clients or of servers. Returns whether no command
+/// concerns verification of the other side.
 fn write_policy(options: &Statements, import: &mut Import, (table, prefix): (&str, &str)) -> bool {
     let named = |name: &str| options.find(&format!("{prefix}_{name}"));
     let key = format!("service.{table}.versions");
@@ -109,7 +109,7 @@ fn write_certificates(options: &Statements, import: &mut Importer<'_>) -> bool {
     is_whole && import.service.has("front.tls.certificates")
 }
 
-/// Clients' certificates.
+/// Writes the verification of clients' certificates.
 fn write_clients(options: &Statements, import: &mut Importer<'_>) -> bool {
     const TABLE: &str = "service.front.tls.client-certificates";
     let key = |name: &str| format!("{TABLE}.{name}");
@@ -169,7 +169,7 @@ fn write_clients(options: &Statements, import: &mut Importer<'_>) -> bool {
     true
 }
 
-/// Caches of sessions, and tickets.
+/// Writes session caches and tickets.
 fn write_sessions(options: &Statements, import: &mut Import) {
     let cache = options.find("ssl_session_cache");
     let tickets = options.find("ssl_session_tickets").filter(|one| one.value() == "off");
@@ -258,7 +258,7 @@ pub(super) fn write_back(
     write_policy(options, import, ("back.tls", "proxy_ssl"))
 }
 
-/// The certificate that servers are shown.
+/// Writes the certificate that the proxy shows to servers.
 fn write_own_certificate(options: &Statements, import: &mut Importer<'_>) {
     for name in ["certificate", "key"] {
         let option =
@@ -280,7 +280,7 @@ fn write_own_certificate(options: &Statements, import: &mut Importer<'_>) {
     }
 }
 
-/// The name that is sent and compared.
+/// Writes the name that is sent and compared.
 fn write_name(options: &Statements, import: &mut Import, target: &NginxTarget, is_verified: bool) {
     let key = "service.back.tls.name";
     let of_client = ["$ssl_server_name", "$ssl_preread_server_name", "$host", "$http_host"];

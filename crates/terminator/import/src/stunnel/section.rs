@@ -1,5 +1,5 @@
-//! A section of stunnel's file, and what it says of TLS: versions, suites and curves, and how the
-//! other side is verified.
+//! A section of stunnel's file, and its TLS options: versions, suites and curves, and the
+//! verification of the other side.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::meanings::{self, Conversion, Predecessor};
 use crate::source::{SourceLine, Statement, Statements};
 use crate::tls_policy::{OLDER, SpokenVersions, VersionBound, WrittenSuites};
 
-/// A section, with the defaults before its own options.
+/// Section, with the defaults before its own options.
 #[derive(Clone, Debug)]
 pub(super) struct StunnelSection {
     pub(super) name: String,
@@ -23,27 +23,27 @@ impl StunnelSection {
         Self { name: name.to_owned(), place, options: Statements::default() }
     }
 
-    /// The same with defaults, over which its own options go.
+    /// Returns the section with defaults, which its own options override.
     pub(super) fn with(&self, defaults: &Statements) -> Self {
         Self { options: defaults.and(&self.options), ..self.clone() }
     }
 
-    /// Stands for an option that nobody wrote.
+    /// Returns a statement for an option that is not written.
     pub(super) fn lacking(&self, option: &str) -> Statement {
         Statement::new(&self.place, option, vec!["(not written)".to_owned()])
     }
 
-    /// Whether its clients speak plaintext, and its servers TLS.
+    /// Reports whether clients of the section speak plaintext, and servers TLS.
     pub(super) fn is_client(&self) -> bool {
         self.options.is_on("client")
     }
 
-    /// The table of the side that speaks TLS.
+    /// Returns the table of the side that speaks TLS.
     pub(super) fn tls(&self) -> &'static str {
         if self.is_client() { "back.tls" } else { "front.tls" }
     }
 
-    /// The section whose address it shares, as `sni = PRIMARY:NAME` says.
+    /// Returns the section that owns this section's address, as `sni = PRIMARY:NAME` names it.
     pub(super) fn primary<'s>(&self, sections: &'s [Self]) -> Option<&'s Self> {
         let sni = self.options.value("sni").filter(|_| !self.is_client())?;
         let (name, _) = sni.split_once(':')?;
@@ -57,7 +57,7 @@ const AS_HERE: &str = "\
     NO_RENEGOTIATION NO_SESSION_RESUMPTION_ON_RENEGOTIATION NO_SSLV2 NO_SSLV3 NO_TLSV1 \
     NO_TLSV1.1 NO_TLSV1_1 SINGLE_DH_USE SINGLE_ECDH_USE";
 
-/// Writes what the section says of TLS.
+/// Writes the section's TLS options.
 pub(super) fn write_policy(section: &StunnelSection, import: &mut Import) {
     let (options, side) = (&section.options, section.tls());
     let mut spoken = SpokenVersions::all();
@@ -94,7 +94,7 @@ pub(super) fn write_policy(section: &StunnelSection, import: &mut Import) {
     WrittenSuites { tls12, tls13 }.write(import, side);
 }
 
-/// One of OpenSSL's options (SSL_CTX_set_options(3ssl)).
+/// Applies one of OpenSSL's options (SSL_CTX_set_options(3ssl)).
 fn ssl_option(import: &mut Import, written: &Statement, spoken: &mut SpokenVersions, side: &str) {
     let value = written.value().to_ascii_uppercase();
     let name = value.trim_start_matches("SSL_OP_");
@@ -121,30 +121,30 @@ fn ssl_option(import: &mut Import, written: &Statement, spoken: &mut SpokenVersi
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verification {
     None,
-    /// A client may have none.
+    /// A client may have no certificate.
     Optional,
     Chain,
     /// The certificate itself must be in `CAfile`.
     Peer,
 }
 
-/// Directories that hold the authorities which the host trusts.
+/// Directories of the authorities that the host trusts.
 const HOST_AUTHORITIES: &[&str] =
     &["/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted/pem"];
 
-/// Options that count only where something is verified.
+/// Options that count only where a certificate is verified.
 const OF_VERIFICATION: &[&str] =
     &["CAfile", "CApath", "CRLfile", "checkEmail", "checkHost", "checkIP", "requireCert"];
 
-/// Writes what the section says of the other side. Returns whether everyone is refused whom stunnel
-/// refuses, without which there is no service.
+/// Writes the verification of the other side. Returns whether Lariat refuses everyone whom stunnel
+/// refuses; otherwise there is no service.
 pub(super) fn write_verification(section: &StunnelSection, import: &mut Importer<'_>) -> bool {
     let verification = verification(section);
     import.look_for(section.options.each(&["CAfile", "CRLfile"]));
     let ca = section.options.value("CAfile").filter(|_| verification == Verification::Peer);
     let is_mixed = ca.is_some_and(|path| {
         let text = import.files.read(Path::new(&path)).unwrap_or_default();
-        // As much work as so many options.
+        // Reading a file counts as this many options, because it takes as much time.
         let is_read = import.take_options(text.len() >> 10, &section.place);
         is_read && certificates::are_mixed(&text)
     });
@@ -185,7 +185,7 @@ fn verification(section: &StunnelSection) -> Verification {
     }
 }
 
-/// The options that say how much is verified, for the report.
+/// Reports the options that set the degree of verification.
 fn report(section: &StunnelSection, import: &mut Import, key: &str, difference: &str) {
     for option in ["verify", "verifyChain", "verifyPeer"] {
         match section.options.find(option) {
@@ -196,7 +196,7 @@ fn report(section: &StunnelSection, import: &mut Import, key: &str, difference: 
     }
 }
 
-/// Clients' certificates, of a service of TLS.
+/// Writes the verification of clients' certificates, of a service of TLS.
 fn clients(section: &StunnelSection, import: &mut Import, verification: Verification) -> bool {
     const TABLE: &str = "service.front.tls.client-certificates";
     let key = |name: &str| format!("{TABLE}.{name}");
@@ -242,7 +242,7 @@ const NOT_ASKED: &str = "clients are asked for no certificate";
 const PEER_OF_AUTHORITY: &str =
     "certificates in CAfile count themselves, and one of an authority also what it issued";
 
-/// The server's certificate, of a service of plaintext.
+/// Writes the verification of the server's certificate, of a service of plaintext.
 fn server(section: &StunnelSection, import: &mut Import, verification: Verification) -> bool {
     let origin = section.options.find("client").map(|one| one.place.clone());
     write_name(section, import, verification);
@@ -265,14 +265,14 @@ fn server(section: &StunnelSection, import: &mut Import, verification: Verificat
     if let Some(written) = section.options.find("CApath") {
         let directory = written.value();
         let is_of_host = HOST_AUTHORITIES.contains(&directory.trim_end_matches('/'));
-        // It begins at the directory of chroot, and another one may be there.
+        // The path is relative to chroot's directory, which may hold other authorities.
         if is_of_host && section.options.find("chroot").is_none() {
             let words = "the authorities that this host trusts, which is the default of `ca`";
             import.mapped(written, words);
         } else {
             let why = "directories of hashed certificates are not read";
             import.lacks(written, why, "join its files into one, and name that in `back.tls.ca`");
-            // This host's authorities would be trusted in their place.
+            // Without `CAfile`, this host's authorities would be trusted instead.
             is_whole = section.options.find("CAfile").is_some();
         }
     } else if section.options.find("CAfile").is_none() {
@@ -294,7 +294,7 @@ fn server(section: &StunnelSection, import: &mut Import, verification: Verificat
 const UNVERIFIED: &str =
     "stunnel was not told to verify servers. Take this out, and name the authorities in `ca`.";
 
-/// The one name that is sent as SNI and compared: the first of `checkHost`, `checkIP` and `sni`.
+/// Writes the name sent as SNI and compared: the first of `checkHost`, `checkIP` and `sni`.
 fn write_name(section: &StunnelSection, import: &mut Import, verification: Verification) {
     let checks = verification != Verification::None;
     let checked = section.options.all("checkHost").chain(section.options.all("checkIP"));

@@ -1,4 +1,4 @@
-//! The service that comes of a section of stunnel's file.
+//! Converts a section of stunnel's file to a service.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::meanings::{self, Conversion, Predecessor};
 use crate::source::{SourceFiles, Statement, switch};
 use crate::stunnel::section::{self, StunnelSection};
 
-/// Options of which several make a key: they are reported with it.
+/// Options that share a key with others: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
     CAfile CApath CRLfile accept cert checkEmail checkHost checkIP ciphers ciphersuites \
     client config connect curves failover key options protocol protocolAuthentication protocolHost \
     protocolPassword protocolUsername requireCert sni \
     sslVersion sslVersionMax sslVersionMin verify verifyChain verifyPeer";
 
-/// Writes the service, unless it does what Lariat cannot.
+/// Writes the service, unless Lariat lacks something that it does.
 pub(super) fn write(
     section: &StunnelSection,
     import: &mut Importer<'_>,
@@ -49,7 +49,7 @@ pub(super) fn write(
     import.leave_out(&of, unfit);
 }
 
-/// Does what one option alone says.
+/// Applies an option that depends on no other.
 fn take(section: &StunnelSection, import: &mut Import, (name, written): (&str, &Statement)) {
     let value = written.value();
     match name {
@@ -82,7 +82,7 @@ fn take(section: &StunnelSection, import: &mut Import, (name, written): (&str, &
     }
 }
 
-/// `a|l|r:OPTION=VALUE`: a listener, a client's connection, a server's connection.
+/// Applies `a|l|r:OPTION=VALUE`: a listener, a client's connection, a server's connection.
 fn take_socket(import: &mut Import, written: &Statement) {
     let value = written.value();
     let (side, option) = value.split_once(':').unwrap_or(("", &value));
@@ -221,7 +221,7 @@ fn write_protocol(
     is_login
 }
 
-/// The login to a proxy; `false` = it is of another kind.
+/// Writes the login to a proxy; `false` if Lariat lacks its kind.
 fn write_login(section: &StunnelSection, import: &mut Import, is_tunnel: bool) -> bool {
     for (option, key) in [("protocolUsername", "user"), ("protocolPassword", "password")] {
         match section.options.find(option) {
@@ -246,7 +246,7 @@ fn write_login(section: &StunnelSection, import: &mut Import, is_tunnel: bool) -
     true
 }
 
-/// The certificate that it shows: to clients, or to servers. A server needs one.
+/// Writes the certificate shown to clients, or to servers. A TLS server needs one.
 fn write_certificate(section: &StunnelSection, import: &mut Importer<'_>) -> bool {
     let options = &section.options;
     if let Some(written) = options.find("client") {
@@ -297,7 +297,7 @@ fn write_certificate(section: &StunnelSection, import: &mut Importer<'_>) -> boo
     true
 }
 
-/// Host and port; a lone word is a port.
+/// Splits host and port; a lone word is a port.
 fn split(text: &str) -> (&str, &str) {
     text.rsplit_once(':').unwrap_or(("", text))
 }
@@ -328,7 +328,7 @@ fn accept_address(text: &str, files: &mut dyn SourceFiles) -> Result<String, Unu
     Ok(address(host, &port.to_string()))
 }
 
-/// `connect`: this host without one.
+/// Converts `connect`: this host if none is given.
 fn connect_address(text: &str, files: &mut dyn SourceFiles) -> Option<String> {
     if text.starts_with('/') {
         return Some(format!("unix:{text}"));
@@ -338,7 +338,7 @@ fn connect_address(text: &str, files: &mut dyn SourceFiles) -> Option<String> {
     Some(address(if host.is_empty() { "localhost" } else { host }, &port.to_string()))
 }
 
-/// A number, or a name of /etc/services.
+/// Parses a port: a number, or a name of /etc/services.
 fn port_number(text: &str, files: &mut dyn SourceFiles) -> Option<u16> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -351,7 +351,7 @@ fn port_number(text: &str, files: &mut dyn SourceFiles) -> Option<u16> {
     })
 }
 
-/// `[FACILITY.]LEVEL`; connections have the level notice.
+/// Converts `[FACILITY.]LEVEL`; connections have the level notice.
 pub(super) fn take_debug(import: &mut Import, written: &Statement) {
     let value = written.value().to_ascii_lowercase();
     let (facility, level) = value.split_once('.').unwrap_or(("", &value));

@@ -13,7 +13,7 @@ fn options(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The outcome is TOML, and the option in that place has a finding of its own.
+/// Asserts that the outcome is TOML, and that the option in that place has its own finding.
 fn judge(import: &Import, option: &str, place: &str) {
     let report = import.report();
     let of_option = import.findings().iter().filter(|one| {
@@ -34,7 +34,7 @@ fn judge(import: &Import, option: &str, place: &str) {
     assert!(toml.parse::<toml::Table>().is_ok(), "{option}: {toml}");
 }
 
-/// Whether all could be read, although the one service may be left out.
+/// Reports whether everything could be read, although the only service may be left out.
 fn is_read(import: &Import) -> bool {
     let report = import.report();
     !import.is_faulty() || report.contains(": left out: ") && report.contains("1 error")
@@ -93,13 +93,12 @@ fn every_option_of_stunnel() {
     }
 }
 
-/// A file of HAProxy with one more keyword, which a line of the list names, and the number of its
-/// line.
+/// Returns a file of HAProxy with the keyword that a line of the list names, and its line number.
 fn haproxy_with(line: &str) -> (String, usize) {
     let (scope, rest) = line.split_once(' ').unwrap_or((line, ""));
     let of = |one: &str| if scope == one { rest } else { "" };
     let (bind, server) = (of("bind"), of("server"));
-    // Some arguments are of use with others alone.
+    // Some arguments take effect only with others.
     let client = if bind.contains("ca-") || bind.contains("crl") { "verify required" } else { "" };
     let ca = if client.is_empty() || bind.contains("ca-file") { "" } else { "ca-file /etc/ca.pem" };
     let usesrc = if server.starts_with("usesrc") { "source 0.0.0.0" } else { "" };
@@ -127,7 +126,7 @@ fn every_keyword_of_haproxy() {
     }
 }
 
-/// A file of nginx with a directive in one of its blocks, and the directive's place.
+/// Returns a file of nginx with a directive in one of its blocks, and the directive's place.
 fn file_of_nginx(block: &str, directive: &str) -> (String, String) {
     let tls = "listen 443 ssl; ssl_certificate /etc/site.pem; ssl_certificate_key /etc/site.pem;";
     let at = |name: &str| if name == block { directive } else { "" };
@@ -164,7 +163,7 @@ fn every_directive_of_nginx() {
     }
 }
 
-/// Files of which each part that was cut off is read.
+/// Files that are read again after each possible cut.
 const SAMPLES: &[(Predecessor, &str)] = &[
     (
         Predecessor::Hitch,
@@ -290,7 +289,7 @@ fn a_file_that_is_not_there_is_named() {
     assert!(import.is_faulty() && import.report().contains("cannot be read: no such file"));
 }
 
-/// The services of an import of nginx: addresses and names of each.
+/// Returns the services of an import of nginx: addresses and names of each.
 fn services_of_nginx(text: &str) -> Vec<(String, String)> {
     let table: toml::Table = imported(Predecessor::Nginx, text).toml().parse().expect("TOML");
     let services = table["service"].as_array().expect("services").iter();

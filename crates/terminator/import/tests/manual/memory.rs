@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use import::{Import, Predecessor, SourceFiles, import};
 use options::Table;
 
-/// Files in memory. Those of certificates are there unless their name says otherwise.
+/// Files in memory. Files of certificates exist unless their name says otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(pub(crate) BTreeMap<PathBuf, String>);
 
@@ -31,7 +31,7 @@ impl SourceFiles for Memory {
 
 pub(crate) const FILE: &str = "/etc/old.conf";
 
-/// Without ranges, as the program's own table has them.
+/// Table without ranges, which the program's own table has.
 pub(crate) static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
 
 pub(crate) fn imported(of: Predecessor, text: &str) -> Import {

@@ -1,11 +1,11 @@
-//! Whom a program refuses, and whom it does not trust, is not let in by an import.
+//! Clients and servers that a program refuses stay refused after an import.
 
 use import::Predecessor;
 use testkit::authority::Authority;
 
 use crate::memory::{imported, imported_with};
 
-/// Options by which somebody is refused, or not trusted, in ways that cannot be said.
+/// Options that refuse or distrust somebody in ways that no key covers.
 const REFUSALS: &[(Predecessor, &[&str])] = &[
     (
         Predecessor::Nginx,
@@ -104,7 +104,7 @@ fn who_was_refused_is_not_let_in() {
     }
 }
 
-/// The report and the services of a file of nginx, each by its name.
+/// Returns the report and the names of the services of a file of nginx.
 fn nginx_of(text: &str) -> (String, Vec<String>) {
     let import = imported(Predecessor::Nginx, text);
     let table: toml::Table = import.toml().parse().expect("TOML");
