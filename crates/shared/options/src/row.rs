@@ -1,5 +1,4 @@
-//! Rows that know the type of what their key holds, as a field of [`section!`](crate::section)
-//! states it.
+//! Rows that know the type of their key's value; a field of [`section!`](crate::section) holds one.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -12,7 +11,7 @@ use crate::key::{Default, Key, Kind, key};
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
-/// A key, and how its value is read. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
+/// A key and the reader of its value. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
 pub struct KeyRow<T: 'static, M> {
     key: Key,
     reader: ValueReader<T>,
@@ -33,9 +32,9 @@ pub struct Switch;
 
 enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
-    /// Reads a text; a problem without a hint is shown with the key's example.
+    /// Parser of a text; a problem without a hint is shown with the key's example.
     Text(fn(&str) -> Result<T, Problem>),
-    /// The words of a choice with their meanings, and how a meaning is copied.
+    /// Words of a choice with their meanings, and the function that clones a meaning.
     Words(&'static [(&'static str, T)], fn(&T) -> T),
 }
 
@@ -43,17 +42,17 @@ const fn with<T, M>(key: Key, reader: ValueReader<T>) -> KeyRow<T, M> {
     KeyRow { key, reader, mode: PhantomData }
 }
 
-/// A row whose values are read by a function.
+/// Makes a row whose values a function reads.
 pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
     with(key("", kind), ValueReader::Function(read))
 }
 
-/// Text that a function reads; where a problem has no hint, the example is the hint.
+/// Makes a row whose text a function parses; the example is the hint of a problem without one.
 pub const fn parsed_by<T>(kind: Kind, read: fn(&str) -> Result<T, Problem>) -> KeyRow<T, One> {
     with(key("", kind), ValueReader::Text(read))
 }
 
-/// Free text; the word says what of.
+/// Makes a row of free text; `what` names its meaning.
 pub const fn text(what: &'static str) -> KeyRow<String, One> {
     row(Kind::Text(what), owned)
 }
@@ -62,7 +61,7 @@ pub const fn path() -> KeyRow<String, One> {
     row(Kind::Path, owned)
 }
 
-/// Networks, or files that list them.
+/// Makes a row of networks, or files that list them.
 pub const fn networks() -> KeyRow<String, One> {
     row(Kind::Networks, owned)
 }
@@ -75,12 +74,12 @@ pub const fn switch() -> KeyRow<bool, Switch> {
     with(key("", Kind::Switch).absent(""), ValueReader::Function(read_boolean))
 }
 
-/// A whole number from `min` to `max`.
+/// Makes a row of a whole number from `min` to `max`.
 pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
     row(Kind::Count(min, max), read_count)
 }
 
-/// Bytes from `min` to `max`.
+/// Makes a row of a number of bytes from `min` to `max`.
 pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
     row(Kind::Size(min, max), read_size)
 }
@@ -93,7 +92,7 @@ pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
     row(kind, parse)
 }
 
-/// One of these words; the [`choice!`](crate::choice) macro writes them once.
+/// Makes a row of one of these words; the [`choice!`](crate::choice) macro writes them once.
 pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
@@ -110,7 +109,7 @@ pub const fn words<T, const COUNT: usize>(meanings: &[(&'static str, T)]) -> [&'
     words
 }
 
-/// A row of words with their meanings: listed, or those of a constant table of a type.
+/// Makes a row of words with their meanings, listed here or in a constant table of a type.
 #[macro_export]
 macro_rules! choice {
     (of $type:ty: $meanings:expr) => {{
@@ -124,17 +123,17 @@ macro_rules! choice {
 }
 
 impl<T> KeyRow<T, One> {
-    /// With no value if nobody writes one; the words say what that means.
+    /// Makes the key optional without a default; the words explain the absence.
     pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
         with(self.key.absent(meaning), self.reader)
     }
 
-    /// With a list, as [`Key::many`].
+    /// Makes the key hold a list, as [`Key::many`].
     pub const fn many(self) -> KeyRow<T, Many> {
         with(self.key.many(), self.reader)
     }
 
-    /// With a list of its kind, an element a flag: they may hold commas.
+    /// Makes the key hold a list with one flag per element, because elements may contain commas.
     pub const fn repeated(self) -> KeyRow<T, Many> {
         with(Key { many: true, ..self.key }, self.reader)
     }
@@ -152,7 +151,7 @@ impl<T> KeyRow<T, Maybe> {
 }
 
 impl<T> KeyRow<T, Many> {
-    /// With an empty list if nobody writes one; the words say what that means.
+    /// Makes an unwritten list empty; the words explain the absence.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.key = self.key.absent(meaning);
         self
@@ -172,13 +171,13 @@ impl KeyRow<bool, Switch> {
 }
 
 impl<T, M> KeyRow<T, M> {
-    /// The row without the type, at its place in that table.
+    /// Returns the row without the type, at its place in that table.
     pub const fn key(&self, table: &Key, path: &'static str, help: &'static str) -> Key {
         let flag = if table.flags { Some(path) } else { self.key.flag };
         Key { path, flag, ..self.key }.help(help.trim_ascii_start())
     }
 
-    /// With this value if nobody writes one.
+    /// Sets the default value.
     pub const fn default(mut self, text: &'static str) -> Self {
         self.key.default = Default::Text(text);
         self
@@ -189,19 +188,19 @@ impl<T, M> KeyRow<T, M> {
         self
     }
 
-    /// Whose flag means this if no value follows it.
+    /// Sets the meaning of the flag without a value.
     pub const fn alone(mut self, text: &'static str) -> Self {
         self.key.alone = Some(text);
         self
     }
 
-    /// Without effect unless one of these stands beside it.
+    /// Declares that the key has no effect without one of these.
     pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
         self.key.requires = keys;
         self
     }
 
-    /// Never beside these, for that reason.
+    /// Declares that the key excludes these, and why.
     pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
         self.key.excludes = (keys, why);
         self
@@ -240,10 +239,10 @@ pub fn wrong_kind(value: &Value, wanted: &str) -> Problem {
     Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
 }
 
-/// A text that is not empty.
+/// Returns a text that is not empty.
 ///
 /// # Errors
-/// It is no text, or empty.
+/// Fails if the value is not a text, or empty.
 pub fn as_text(value: &Value) -> Result<&str, Problem> {
     match value {
         Value::Text(text) if text.is_empty() => Err(Problem::new("is empty")),
@@ -252,10 +251,10 @@ pub fn as_text(value: &Value) -> Result<&str, Problem> {
     }
 }
 
-/// A text as what it parses to.
+/// Parses a text.
 ///
 /// # Errors
-/// It is no text, or cannot be read.
+/// Fails if the value is not a text, or does not parse.
 pub fn parse<T: FromStr<Err: Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let text = as_text(value)?;
     text.parse().map_err(|error| {
@@ -274,7 +273,7 @@ fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
     }
 }
 
-/// The least and the most that a number or a size may be.
+/// Returns the minimum and maximum of a number or a size.
 fn bounds(key: &Key) -> (u64, u64) {
     match key.kind {
         Kind::Count(min, max) | Kind::Size(min, max) => (min, max),
@@ -345,10 +344,10 @@ fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
     Err(Problem::new(format!("is out of range: {min} to {max}")))
 }
 
-/// Characters between the words of other programs' lists.
+/// Separators in other programs' lists of words.
 const SEPARATORS: [char; 3] = [':', ',', ' '];
 
-/// Our word in place of another program's, or the reason why we have no such word.
+/// Returns our word for another program's, or the reason why we have no such word.
 fn synonym(key: &Key, text: &str) -> Option<&'static str> {
     let is_one = !text.contains(SEPARATORS);
     let is = |theirs: &str| match theirs.strip_suffix('*') {
