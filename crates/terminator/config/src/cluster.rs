@@ -1,4 +1,4 @@
-//! The hosts that share their sessions: `[cluster]`.
+//! Keys of the hosts that share their sessions: `[cluster]`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::{self, WrittenStore};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// More datagrams per second than one thread can look at.
+/// Most datagrams per second; one thread can process fewer.
 const RATE_MAX: u64 = 10_000_000;
 
 section! {
@@ -115,7 +115,7 @@ pub(crate) fn cluster_options(
     Some(ClusterOptions { secrets: secrets?, peers: optional(peers)?, store: optional(store)? })
 }
 
-/// The secret that encrypts, then the others.
+/// Reads the secrets; the first one encrypts.
 fn secrets(cluster: &WrittenCluster<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<SharedSecret>> {
     let own = &cluster.secret;
     let mut secrets = vec![shared_secret(own, own.value.as_deref()?, shelf)?];

@@ -1,7 +1,7 @@
-//! Text and files to the Options of the parts.
+//! Converts configuration text and files to the Options of the other crates.
 //!
-//! Owns what was typed and what it means: the table of options, the reading of TOML and flags,
-//! and the diagnostics. The parts know no TOML, and this crate starts nothing.
+//! Handles the table of options, the parsing of TOML and flags, and the diagnostics. The other
+//! crates know no TOML, and this crate starts nothing.
 #![forbid(unsafe_code)]
 
 mod acme;
@@ -68,9 +68,9 @@ pub struct Loaded {
 /// A configuration that may have errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    /// The settings, as far as they can be read; `None` = too much is missing.
+    /// Settings, as far as they can be read; `None` if too much is missing.
     pub settings: Option<Settings>,
-    /// All that is to be said of it, in the order of the places.
+    /// All diagnostics, in the order of their places.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -79,7 +79,7 @@ pub struct Inspected {
 /// The same source over the same files gives the same settings, in any process.
 ///
 /// # Errors
-/// All that is wrong with it, and the warnings, in the order of their places.
+/// Fails with all errors and warnings of the configuration, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
     let (read, diagnostics) = read(source, (files, &mut ProgramOutputs::default()), None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
@@ -91,8 +91,8 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
     }
 }
 
-/// Reads a configuration and every file that it names, and looks into the files. Reports all
-/// errors at once.
+/// Reads a configuration and every file that it names, and inspects the files. Reports all errors
+/// at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
     let (inspector, mut outputs) = (Inspector::new(files), ProgramOutputs::default());
     let (read, diagnostics) = read(source, (&mut *files, &mut outputs), Some(&inspector));
@@ -106,17 +106,17 @@ pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
 /// Settings, as far as they could be read.
 struct ConfigurationRead {
     settings: Settings,
-    /// Whether no service has a fault that keeps it from being read.
+    /// Whether all services are free of errors that keep them from being read.
     is_whole: bool,
 }
 
-/// Faults that the removal of a value may bring in turn: a list that it leaves empty, the table of
-/// that list, and what needs that table.
+/// Longest chain of errors caused by the removal of a value: a list that becomes empty, its table,
+/// and keys that need that table.
 const REMOVALS_MAX: usize = 8;
 
-/// The settings without the values at fault, so that one fault does not hide another that only the
-/// host and the TLS library can see; else `first`, or what comes nearest to the whole.
-/// Errors that follow from what is removed are none.
+/// Returns the settings without the values at fault, so that one error does not hide another that
+/// only the host and the TLS library can see; else `first`, or the settings nearest to complete.
+/// Errors that follow from a removal are not reported.
 fn without_faults(
     source: &Source,
     (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
@@ -153,8 +153,8 @@ fn read(
     (read, report.into_diagnostics())
 }
 
-/// A finding of the host about a key such as `process.user`, at the place where the key was
-/// written. A table of a list is named by its index: `service.0.back.files`.
+/// Makes a diagnostic of the host's finding about a key such as `process.user`, at the place where
+/// the key was written. A table of a list is named by its index: `service.0.back.files`.
 pub fn diagnose(
     source: &Source,
     severity: Severity,
@@ -164,7 +164,7 @@ pub fn diagnose(
     diagnose_all(source, [(severity, key.to_owned(), problem)])
 }
 
-/// The same of many, for which the text is read once, in the order of their places.
+/// Makes diagnostics of many findings, in the order of their places; parses the text only once.
 pub fn diagnose_all(
     source: &Source,
     found: impl IntoIterator<Item = (Severity, String, Problem)>,
@@ -173,7 +173,7 @@ pub fn diagnose_all(
     if found.peek().is_none() {
         return Vec::new();
     }
-    // What is wrong with the text has been told before.
+    // Errors of the text have been reported before.
     let empty = || Node::empty(Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
@@ -187,8 +187,8 @@ pub fn diagnose_all(
     report.into_diagnostics()
 }
 
-/// The key of a service that names a certificate's file, as [`diagnose`] takes it: the service's
-/// number and the file's path. A folder names all that is in it.
+/// Returns the key that names a certificate's file, as [`diagnose`] takes it, from the index of the
+/// service and the file's path. A folder names all files in it.
 pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> String {
     let report = report_about(source);
     let list = format!("service.{service}.front.tls.certificates");
@@ -198,7 +198,7 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     let Some(service) = services.and_then(|services| services.get(service)) else { return list };
     let base = source.base();
     let is_named = |named: &str| {
-        // A folder, or one in it.
+        // A folder, or a folder in it.
         let mut places = file.ancestors().take(3);
         places.any(|place| place == base.join(named))
     };
@@ -214,7 +214,7 @@ pub fn is_written(source: &Source, key: &str) -> bool {
     is_any_written(source, std::iter::once(key.to_owned()))
 }
 
-/// Whether somebody wrote one of these keys, each named as to [`diagnose`].
+/// Whether one of these keys is written; their names have the form that [`diagnose`] takes.
 pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
@@ -223,9 +223,9 @@ pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -
     })
 }
 
-/// The status socket that a configuration names; `None` = it leaves it where it usually is. Nothing
-/// else of it is judged, and no other file is read: it may be half edited. Where that hides the
-/// key, nobody knows which lariat is meant.
+/// Returns the status socket that a configuration names; `None` = its default place. Checks nothing
+/// else and reads no other file, because the configuration may be half edited. Fails if errors hide
+/// the key, because then the right daemon is unknown.
 pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
     let (root, is_whole) = source::recovered(source, &report);
@@ -260,7 +260,7 @@ fn settings(
     let ech = written.ech.as_ref();
     let ech = ech.map(|one| ech::ech_options(one, secrets.clone(), &services.options, shelf));
     let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);
-    // The rest can still be judged.
+    // The rest can still be checked.
     if let Some(control) = &control {
         admin_is_apart(&written.admin, control, &services.options);
     }
@@ -291,10 +291,10 @@ fn settings(
     })
 }
 
-/// All services, by their numbers.
+/// All services, by index.
 struct Services {
     options: Vec<ServiceOptions>,
-    /// Whether none has a fault that keeps it from being read.
+    /// Whether all are free of errors that keep them from being read.
     are_whole: bool,
 }
 
@@ -321,7 +321,7 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
     Services { options, are_whole }
 }
 
-/// Every server has a port that the worker process may connect to.
+/// Checks that the worker process may connect to the port of every server.
 fn servers_can_be_reached(
     written: &WrittenConfiguration<'_>,
     ports: &BTreeSet<u16>,
@@ -356,7 +356,7 @@ fn servers_can_be_reached(
     }
 }
 
-/// A service may not listen where the status page is served.
+/// Checks that no service listens at the address of the status page.
 fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
     let listen = control.listen.filter(|address| address.port() != 0);
     let Some(listen) = listen else { return };
