@@ -1,4 +1,4 @@
-//! The keys of a front's TLS, and of its clients' certificates.
+//! Keys of a front's TLS, and of its clients' certificates.
 
 use options::row::{boolean, path, row, size};
 use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, section, table};
@@ -20,7 +20,7 @@ use crate::tls_choices::{
     protocol, suites, suites_fit,
 };
 
-/// As many as `tls` takes.
+/// Maximum of `tls`.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
 const RECORD_BYTES_MIN: u64 = tls::options::RECORD_BYTES_MIN as u64;

@@ -1,4 +1,4 @@
-//! The keys of a proxy on the way to the servers.
+//! Keys of a proxy between this host and the servers.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) fn tunnel_options(
     Some(Arc::new(Tunnel { protocol, host, port, login: login? }))
 }
 
-/// `Some(None)` = none is offered.
+/// Reads the login; `Some(None)` if none is offered.
 fn login(written: &WrittenTunnel<'_>, shelf: &mut Shelf<'_>) -> Option<Option<TunnelLogin>> {
     let of_file = password(&written.password_file, shelf)?;
     let (protocol, user) = (written.protocol.value?, written.user.value.clone()?);
