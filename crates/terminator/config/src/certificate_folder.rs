@@ -33,7 +33,7 @@ pub(crate) struct FolderContents {
     /// Certificates with keys that are not a server's: those of clients, and of authorities that
     /// have signed others of the folder, as in MySQL's data directory.
     pub(crate) unfit: Vec<PathBuf>,
-    /// Files that are none of these and no part of them.
+    /// Files that are no part of a certificate above.
     pub(crate) passed_over: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! The keys of a service's active checks.
+//! Keys of a service's active checks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

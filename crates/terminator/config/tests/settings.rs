@@ -1,5 +1,4 @@
-//! The meaning of configurations: each default, the equality of flags and keys, no panic on any
-//! text.
+//! Meaning of configurations: every default, equality of flags and keys, no panic on any text.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::PathBuf;
