@@ -290,9 +290,9 @@ impl<'a> Report<'a> {
 }
 
 impl Report<'_> {
-    /// Replaces the variables' values in a text by the variables' names. A very short value is
-    /// hidden only where the text quotes it or it was `written`, because other words contain it
-    /// too; likewise a part of a value, such as one element of a list.
+    /// Replaces the variables' values in a text by the variables' names. A very short value, or a
+    /// part such as one element of a list, is hidden only in quotes and if `written` has the
+    /// variable, because other words contain it too.
     fn hidden(&self, mut text: String, written: &str) -> String {
         for (name, value) in self.variables.into_iter().flatten() {
             let shown = format!("${{{name}}}");

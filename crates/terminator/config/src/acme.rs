@@ -103,8 +103,8 @@ section! {
     }
 }
 
-/// Reads a front's certificates that ACME has issued so far. Records on the shelf which certificate
-/// is to be ordered.
+/// Reads a front's certificates that ACME has issued so far. Records in `shelf.acme` which
+/// certificate is to be ordered.
 pub(crate) fn certificates(
     written: &WrittenServiceAcme<'_>,
     shelf: &mut Shelf<'_>,

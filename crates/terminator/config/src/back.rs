@@ -119,7 +119,7 @@ section! {
 }
 
 /// Reads `service.back`, and the keys of `service.timeouts` that are for files. Relative paths
-/// begin at the shelf's base.
+/// begin at `shelf.base`.
 pub(crate) fn back_options(
     back: &WrittenBack<'_>,
     times: &WrittenTimeouts<'_>,

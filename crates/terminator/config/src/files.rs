@@ -50,8 +50,8 @@ pub trait Files {
     /// Returns the secret that a program writes to its standard output. The first word is its path.
     ///
     /// # Errors
-    /// Fails if the program cannot be run, fails, writes more than 64 KiB, or takes longer than 5
-    /// s, after which it and its descendants are killed.
+    /// Fails if the program cannot be run, fails, writes more than 64 KiB, or takes more than 5 s,
+    /// after which it and its descendants are killed.
     fn output_of(&mut self, _words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
         Err(ErrorKind::Unsupported.into())
     }

@@ -114,7 +114,7 @@ struct ConfigurationRead {
 /// and keys that need that table.
 const REMOVALS_MAX: usize = 8;
 
-/// Returns the settings without the values at fault, so that one error does not hide another that
+/// Returns the settings without the invalid values, so that one error does not hide another that
 /// only the host and the TLS library can see; else `first`, or the settings nearest to complete.
 /// Errors that follow from a removal are not reported.
 fn without_faults(

@@ -274,7 +274,7 @@ fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
     back_tls.warn(message, hint);
 }
 
-/// Checks that servers are told of early data, or that it does not matter to them.
+/// Checks that servers can recognise early data, or that it does not matter to them.
 fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
     if matches!(service.back, BackOptions::Files(_)) {
         // GET and HEAD may be repeated (RFC 9110 section 9.2.2).

@@ -56,8 +56,8 @@ section! {
     }
 }
 
-/// Returns how long connections of a protocol may be silent, and why. A vanished peer is found
-/// sooner: `front.keepalive` and `back.keepalive` have the kernel probe.
+/// Returns the idle timeout that a protocol needs, and why. A vanished peer is found sooner:
+/// `front.keepalive` and `back.keepalive` have the kernel probe.
 fn silence(dialect: Dialect) -> (Duration, &'static str) {
     match dialect {
         Dialect::Smtp | Dialect::Lmtp => (
