@@ -75,7 +75,7 @@ impl Sharer<'_> {
     }
 }
 
-/// Refuses a service without TLS, because its clients send no hello to choose by.
+/// Refuses `names` and `protocols` without TLS, because clients then send no hello to choose by.
 fn chooses_by_hello(front: &WrittenFront<'_>, service: &ServiceOptions) {
     if service.front.tls != FrontTls::Plain {
         return;
@@ -280,7 +280,7 @@ pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
         }
     }
 }
-/// Checks what only all services together show. Each entry has its service's name.
+/// Checks ACME entries against all services. Each entry has its service's name.
 pub(crate) fn certificates_can_be_ordered(
     tables: &[WrittenService<'_>],
     services: &[ServiceOptions],
