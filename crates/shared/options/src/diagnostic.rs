@@ -19,7 +19,7 @@ pub struct Diagnostic {
     pub subject: Option<String>,
     /// One sentence without a full stop.
     pub message: String,
-    pub place: Place,
+    pub place: FaultLocation,
     /// Line of the key or value.
     pub excerpt: Option<Excerpt>,
     pub hint: Option<String>,
@@ -46,7 +46,7 @@ impl Severity {
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub enum Place {
+pub enum FaultLocation {
     Nowhere,
     File {
         /// Path as it was given.
@@ -89,7 +89,7 @@ impl Problem {
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Spot {
+pub enum RawLocation {
     /// Byte range in the file.
     File(Range<usize>),
     /// Name of a flag, without dashes.
@@ -118,12 +118,12 @@ pub struct Complaint {
     /// Key or flag that the complaint is about, unless the message names it.
     pub subject: Option<String>,
     pub problem: Problem,
-    pub spot: Spot,
+    pub spot: RawLocation,
 }
 
 impl Complaint {
     /// Makes an error whose message names its subject.
-    pub fn error(spot: Spot, problem: Problem) -> Self {
+    pub fn error(spot: RawLocation, problem: Problem) -> Self {
         Self { severity: Severity::Error, subject: None, problem, spot }
     }
 
@@ -196,12 +196,12 @@ impl<'a> Report<'a> {
     }
 
     /// Finds the file that holds a place, and the place in that file.
-    fn within(&self, spot: &Spot) -> (Spot, Option<File<'a>>) {
-        let Spot::File(range) = spot else { return (spot.clone(), self.file) };
+    fn within(&self, spot: &RawLocation) -> (RawLocation, Option<File<'a>>) {
+        let RawLocation::File(range) = spot else { return (spot.clone(), self.file) };
         let holding = self.files().take_while(|(start, _)| *start <= range.start).last();
         let (start, file) = holding.unzip();
         let start = start.unwrap_or_default();
-        (Spot::File(range.start - start..range.end - start), file)
+        (RawLocation::File(range.start - start..range.end - start), file)
     }
 
     pub fn is_file(&self) -> bool {
@@ -209,29 +209,29 @@ impl<'a> Report<'a> {
     }
 
     /// Returns path and line of a place, as a diagnostic begins.
-    pub fn place_of(&self, spot: &Spot) -> Option<String> {
+    pub fn place_of(&self, spot: &RawLocation) -> Option<String> {
         let (spot, file) = self.within(spot);
         match place(&spot, file, &mut LineCounter::default()) {
-            Place::File { path, line, .. } if line > 0 => Some(format!("{path}:{line}")),
-            Place::File { .. } | Place::Flag(_) | Place::Nowhere => None,
+            FaultLocation::File { path, line, .. } if line > 0 => Some(format!("{path}:{line}")),
+            FaultLocation::File { .. } | FaultLocation::Flag(_) | FaultLocation::Nowhere => None,
         }
     }
 
     /// Records an error about a key.
-    pub fn error(&self, spot: &Spot, key: &str, problem: Problem) {
+    pub fn error(&self, spot: &RawLocation, key: &str, problem: Problem) {
         self.say(Severity::Error, spot, Some(key), problem);
     }
 
     /// Records an error whose message names its subject.
-    pub fn error_here(&self, spot: &Spot, problem: Problem) {
+    pub fn error_here(&self, spot: &RawLocation, problem: Problem) {
         self.say(Severity::Error, spot, None, problem);
     }
 
     /// Records a diagnostic about a key; `None` if the message names its subject.
-    pub fn say(&self, severity: Severity, spot: &Spot, key: Option<&str>, problem: Problem) {
+    pub fn say(&self, severity: Severity, spot: &RawLocation, key: Option<&str>, problem: Problem) {
         let subject = match spot {
-            Spot::Flag(flag) => Some(format!("--{flag}")),
-            Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
+            RawLocation::Flag(flag) => Some(format!("--{flag}")),
+            RawLocation::File(_) | RawLocation::Nowhere => key.map(str::to_owned),
         };
         let complaint = Complaint { severity, subject, problem, spot: spot.clone() };
         if self.noted.borrow_mut().insert(complaint.clone()) {
@@ -247,11 +247,11 @@ impl<'a> Report<'a> {
     }
 
     /// Returns the places of errors about written keys or values.
-    pub fn faulty(&self) -> Vec<Spot> {
+    pub fn faulty(&self) -> Vec<RawLocation> {
         let found = self.found.borrow();
         let errors = found.iter().filter(|one| one.severity == Severity::Error);
         let spots = errors.map(|one| one.spot.clone());
-        spots.filter(|spot| *spot != Spot::Nowhere).collect()
+        spots.filter(|spot| *spot != RawLocation::Nowhere).collect()
     }
 
     /// Returns all complaints in the order of their recording.
@@ -264,14 +264,14 @@ impl<'a> Report<'a> {
         let mut lines = LineCounter::default();
         let mut found = self.found.take();
         found.sort_by_key(|one| match &one.spot {
-            Spot::File(range) => range.start,
-            Spot::Flag(_) | Spot::Nowhere => 0,
+            RawLocation::File(range) => range.start,
+            RawLocation::Flag(_) | RawLocation::Nowhere => 0,
         });
         let found = found.into_iter().map(|one| {
             let (spot, file) = self.within(&one.spot);
             let origin = file.filter(|_| self.names_origins).map(|file| origin(&spot, file));
             let written = match (&spot, file) {
-                (Spot::File(range), Some((_, text))) => text.get(range.clone()),
+                (RawLocation::File(range), Some((_, text))) => text.get(range.clone()),
                 _ => None,
             };
             let hidden = |text| self.hidden(text, written.unwrap_or_default());
@@ -321,25 +321,29 @@ impl Report<'_> {
 /// Shortest value hidden everywhere; shorter ones occur in many words.
 const HIDDEN_BYTES_MIN: usize = 4;
 
-fn place(spot: &Spot, file: Option<File<'_>>, lines: &mut LineCounter) -> Place {
+fn place(spot: &RawLocation, file: Option<File<'_>>, lines: &mut LineCounter) -> FaultLocation {
     match (spot, file) {
-        (Spot::Flag(flag), _) => Place::Flag(format!("--{flag}")),
-        (Spot::File(range), Some((path, text))) => {
+        (RawLocation::Flag(flag), _) => FaultLocation::Flag(format!("--{flag}")),
+        (RawLocation::File(range), Some((path, text))) => {
             let column = characters(text, line_start(text, range.start)..range.start) + 1;
-            Place::File { path: path.to_owned(), line: lines.line(text, range.start), column }
+            FaultLocation::File {
+                path: path.to_owned(),
+                line: lines.line(text, range.start),
+                column,
+            }
         }
-        (Spot::Nowhere, Some((path, _))) => {
-            Place::File { path: path.to_owned(), line: 0, column: 0 }
+        (RawLocation::Nowhere, Some((path, _))) => {
+            FaultLocation::File { path: path.to_owned(), line: 0, column: 0 }
         }
-        (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
+        (RawLocation::File(_) | RawLocation::Nowhere, None) => FaultLocation::Nowhere,
     }
 }
 
 /// Returns the place that the comment behind a value names, or the file as a whole.
-fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
+fn origin(spot: &RawLocation, (path, text): File<'_>) -> FaultLocation {
     let lines = match spot {
-        Spot::File(range) => text.get(line_start(text, range.start)..).unwrap_or_default(),
-        Spot::Flag(_) | Spot::Nowhere => "",
+        RawLocation::File(range) => text.get(line_start(text, range.start)..).unwrap_or_default(),
+        RawLocation::Flag(_) | RawLocation::Nowhere => "",
     };
     // A list may span lines; the comment follows its end.
     let mut value = lines.lines().take_while(|line| !line.is_empty());
@@ -347,14 +351,14 @@ fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
     let named = comment.and_then(|comment| comment.rsplit_once(':'));
     let named = named.and_then(|(path, line)| Some((path, line.parse().ok()?)));
     let (path, line) = named.unwrap_or_else(|| (comment.unwrap_or(path), 0));
-    Place::File { path: path.to_owned(), line, column: 0 }
+    FaultLocation::File { path: path.to_owned(), line, column: 0 }
 }
 
 /// Word before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
 const SECRET: &str = "pin-value=";
 
-fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
-    let (Spot::File(range), Some((_, text))) = (spot, file) else { return None };
+fn excerpt(spot: &RawLocation, file: Option<File<'_>>) -> Option<Excerpt> {
+    let (RawLocation::File(range), Some((_, text))) = (spot, file) else { return None };
     let start = line_start(text, range.start);
     let line = text.get(start..)?.lines().next().unwrap_or_default();
     if line.contains(SECRET) {
@@ -466,7 +470,9 @@ impl Diagnostic {
     }
 
     fn render_place(&self, paint: Paint) -> String {
-        let Place::File { path, line: number, column } = &self.place else { return String::new() };
+        let FaultLocation::File { path, line: number, column } = &self.place else {
+            return String::new();
+        };
         let (path, number) = (line(path), number.to_string());
         let margin = " ".repeat(number.len());
         let arrow = paint.blue("-->");
@@ -549,7 +555,7 @@ fn is_slip(typed: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn rendered(text: &str, spot: Spot) -> String {
+    fn rendered(text: &str, spot: RawLocation) -> String {
         let report = Report::new(Some(("a.toml", text)));
         report.error(&spot, "key", Problem::new("is wrong").hint("make it right"));
         report.into_diagnostics()[0].to_string()
@@ -561,31 +567,33 @@ mod tests {
         let start = text.find("\"x\"").unwrap();
         let expected = "error: key: is wrong\n --> a.toml:2:8\n  |\n2 |  twö = \"x\"\n  |        ^^^\n\
                         hint: make it right";
-        assert_eq!(rendered(text, Spot::File(start..start + 3)), expected);
+        assert_eq!(rendered(text, RawLocation::File(start..start + 3)), expected);
     }
 
     #[test]
     fn a_span_over_several_lines_marks_the_first() {
-        assert!(rendered("a = [\n1,\n]\n", Spot::File(4..9)).contains("1 | a = [\n  |     ^\n"));
+        assert!(
+            rendered("a = [\n1,\n]\n", RawLocation::File(4..9)).contains("1 | a = [\n  |     ^\n")
+        );
     }
 
     #[test]
     fn a_long_line_is_cut_around_the_mark() {
         let text = format!("{}HERE{}", "x".repeat(5000), "y".repeat(5000));
-        let shown = rendered(&text, Spot::File(5000..5004));
+        let shown = rendered(&text, RawLocation::File(5000..5004));
         assert!(shown.contains("HERE") && shown.len() < 500, "{shown}");
     }
 
     #[test]
     fn an_escape_sequence_does_not_reach_the_terminal() {
-        assert!(!rendered("a = \u{1b}[31m", Spot::File(0..1)).contains('\u{1b}'));
+        assert!(!rendered("a = \u{1b}[31m", RawLocation::File(0..1)).contains('\u{1b}'));
     }
 
     #[test]
     fn the_name_of_a_file_begins_no_line() {
         let report = Report::new(Some(("a\nerror: b.toml", "a = 1")));
         let problem = Problem::new("cannot read x\nerror: forged").hint("see y\u{1b}[31m");
-        report.error(&Spot::File(0..1), "a", problem);
+        report.error(&RawLocation::File(0..1), "a", problem);
         let shown = report.into_diagnostics()[0].to_string();
         let begin = |head| shown.lines().filter(|line| line.starts_with(head)).count();
         assert_eq!((begin("error: "), begin("hint: ")), (1, 1), "{shown}");
@@ -594,9 +602,9 @@ mod tests {
 
     #[test]
     fn spans_outside_the_text_do_no_harm() {
-        rendered("", Spot::File(0..0));
-        rendered("a", Spot::File(7..9));
-        rendered("ä", Spot::File(1..2));
+        rendered("", RawLocation::File(0..0));
+        rendered("a", RawLocation::File(7..9));
+        rendered("ä", RawLocation::File(1..2));
     }
 
     #[test]
@@ -607,7 +615,7 @@ mod tests {
         let text = "a = [\"${KEY}${N}\"]  # old.conf:7\nb = 1\n";
         let told = |message: &str, at| {
             let report = Report::new(Some(("made", text))).hiding(&variables).by_origins();
-            report.error_here(&Spot::File(at), Problem::new(message).hint(message));
+            report.error_here(&RawLocation::File(at), Problem::new(message).hint(message));
             report.into_diagnostics().remove(0).to_string()
         };
         for (message, shown) in [

@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::diagnostic::{Problem, RawLocation, Report, nearest};
 use crate::key::{Key, Kind, Table};
 
 /// A value and where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub value: Value,
-    pub spot: Spot,
+    pub spot: RawLocation,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub enum Value {
 pub struct Entry {
     /// Key as it was written.
     pub key: String,
-    pub key_spot: Spot,
+    pub key_spot: RawLocation,
     pub node: Node,
 }
 
@@ -48,13 +48,13 @@ impl Entry {
 
 impl Node {
     /// Makes a table without keys.
-    pub fn empty(spot: Spot) -> Self {
+    pub fn empty(spot: RawLocation) -> Self {
         Self::new(Value::Table(Vec::new()), spot)
     }
 
     /// Removes the keys at these places, and elements of lists except tables, because others refer
     /// to tables by index. Returns whether anything was removed.
-    pub fn remove(&mut self, spots: &[Spot]) -> bool {
+    pub fn remove(&mut self, spots: &[RawLocation]) -> bool {
         let mut is_changed = false;
         match &mut self.value {
             Value::Table(entries) => {
@@ -81,7 +81,7 @@ impl Node {
         is_changed
     }
 
-    pub fn new(value: Value, spot: Spot) -> Self {
+    pub fn new(value: Value, spot: RawLocation) -> Self {
         Self { value, spot }
     }
 
@@ -164,16 +164,16 @@ pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
 pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() && text.lines().any(|line| line.trim_start().starts_with(PEM_BEGIN)) {
-        report.error_here(&Spot::Nowhere, pem());
-        return (Node::empty(Spot::Nowhere), false);
+        report.error_here(&RawLocation::Nowhere, pem());
+        return (Node::empty(RawLocation::Nowhere), false);
     }
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
-        let spot = error.span().map_or(Spot::Nowhere, |span| shifted(span, start));
+        let spot = error.span().map_or(RawLocation::Nowhere, |span| shifted(span, start));
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         let hint = error.span().and_then(|span| whole_table(text, span.start, &message));
         report.error_here(&spot, Problem { message, hint });
     }
-    let root = Node::new(entries_from(start, table.get_ref()), Spot::Nowhere);
+    let root = Node::new(entries_from(start, table.get_ref()), RawLocation::Nowhere);
     (root, errors.is_empty())
 }
 
@@ -216,8 +216,8 @@ pub fn entries(table: &DeTable<'_>) -> Value {
     entries_from(0, table)
 }
 
-fn shifted(span: Range<usize>, start: usize) -> Spot {
-    Spot::File(span.start + start..span.end + start)
+fn shifted(span: Range<usize>, start: usize) -> RawLocation {
+    RawLocation::File(span.start + start..span.end + start)
 }
 
 fn entries_from(start: usize, table: &DeTable<'_>) -> Value {
@@ -309,7 +309,7 @@ impl ShapeCheck<'_> {
             entries.any(|other| other.key == **name && is_on(other))
         };
         let shown = |name: &str| match entry.node.spot {
-            Spot::Flag(_) => format!("--{name}"),
+            RawLocation::Flag(_) => format!("--{name}"),
             _ => format!("`{name}`"),
         };
         let note = |problem| self.report.error(&entry.node.spot, key.path, problem);

@@ -1,6 +1,6 @@
 //! Parses flags to the same tree that a document gives.
 
-use crate::diagnostic::{Problem, Report, Spot};
+use crate::diagnostic::{Problem, RawLocation, Report};
 use crate::document::{Entry, Node, Value};
 use crate::key::{Key, Kind, Table};
 
@@ -10,11 +10,11 @@ pub fn parse<'f>(
     table: &Table,
     report: &Report<'_>,
 ) -> Node {
-    let mut root = Node::empty(Spot::Nowhere);
+    let mut root = Node::empty(RawLocation::Nowhere);
     for (name, text) in flags {
         match table.find_flag(name) {
             Some(key) => place(&mut root, table, key, text, report),
-            None => report.error_here(&Spot::Nowhere, table.unknown_flag(name)),
+            None => report.error_here(&RawLocation::Nowhere, table.unknown_flag(name)),
         }
     }
     root
@@ -23,7 +23,7 @@ pub fn parse<'f>(
 /// Converts a value typed without TOML's quotes to the kind of its key.
 ///
 /// Text that does not fit stays text, because the reader has better words for it.
-pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
+pub fn value(key: &Key, text: &str, spot: &RawLocation) -> Value {
     if key.commas {
         let parts = text.split(',').map(str::trim);
         let nodes = parts.map(|part| Node::new(scalar(key, part), spot.clone()));
@@ -110,7 +110,7 @@ pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
         requires.iter().any(is_there) || had_none && can_have
     };
     let entries = stay.iter().copied().filter(is_served).chain(over.entries());
-    Node::new(Value::Table(entries.cloned().collect()), Spot::Nowhere)
+    Node::new(Value::Table(entries.cloned().collect()), RawLocation::Nowhere)
 }
 
 /// Converts one value to the kind of its key.
@@ -130,7 +130,7 @@ pub fn scalar(key: &Key, text: &str) -> Value {
 
 fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report: &Report<'_>) {
     let flag = key.flag.unwrap_or_default();
-    let spot = Spot::Flag(flag);
+    let spot = RawLocation::Flag(flag);
     let table = enter(root, options, key.parent(), &spot);
     let typed = value(key, text, &spot);
     let Value::Table(entries) = &mut table.value else { return };
@@ -139,7 +139,7 @@ fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report
         Some(entry) => match (&mut entry.node.value, typed) {
             (Value::List(old), Value::List(new)) => old.extend(new),
             _ => report.error_here(
-                &Spot::Nowhere,
+                &RawLocation::Nowhere,
                 Problem::new(format!("--{flag} is given twice")).hint("leave out one of the two"),
             ),
         },
@@ -147,7 +147,12 @@ fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report
 }
 
 /// Returns the table of that path and makes it if missing; the last one of a list of tables.
-fn enter<'n>(root: &'n mut Node, options: &Table, path: &'static str, spot: &Spot) -> &'n mut Node {
+fn enter<'n>(
+    root: &'n mut Node,
+    options: &Table,
+    path: &'static str,
+    spot: &RawLocation,
+) -> &'n mut Node {
     let Some(key) = options.find(path) else { return root };
     let parent = enter(root, options, key.parent(), spot);
     let child = child(parent, key, spot);
@@ -166,7 +171,7 @@ fn enter<'n>(root: &'n mut Node, options: &Table, path: &'static str, spot: &Spo
     }
 }
 
-fn child<'n>(parent: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
+fn child<'n>(parent: &'n mut Node, key: &Key, spot: &RawLocation) -> &'n mut Node {
     let Value::Table(entries) = &mut parent.value else {
         unreachable!("`open` has made it a table");
     };
@@ -181,7 +186,7 @@ fn child<'n>(parent: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
 }
 
 /// Expands a shorthand: `"a.pem"` becomes `{ chain = "a.pem" }`.
-fn open<'n>(node: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
+fn open<'n>(node: &'n mut Node, key: &Key, spot: &RawLocation) -> &'n mut Node {
     if !matches!(node.value, Value::Table(_)) {
         let short = std::mem::replace(node, Node::empty(spot.clone()));
         node.value = Value::Table(vec![Entry::new(key.shorthand.unwrap_or_default(), short)]);

@@ -271,7 +271,7 @@ pub struct Table {
     /// All keys, in the order of the reference; a table before its keys.
     pub keys: &'static [Key],
     /// Names that other programs have for these options.
-    pub foreign: fn() -> &'static [Foreign],
+    pub foreign: fn() -> &'static [ForeignKeyName],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
     /// Command that lists the flags.
@@ -280,7 +280,7 @@ pub struct Table {
 
 /// The name of another program for a key or a flag.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreign {
+pub struct ForeignKeyName {
     pub name: &'static str,
     pub of: &'static str,
     /// Path of the key here.
@@ -289,7 +289,7 @@ pub struct Foreign {
     pub value: &'static str,
 }
 
-impl Foreign {
+impl ForeignKeyName {
     /// Makes a program's name for a key that takes the same values here.
     pub const fn new(name: &'static str, of: &'static str, now: &'static str) -> Self {
         Self { name, of, now, value: "" }
@@ -319,7 +319,7 @@ impl Table {
     }
 
     /// Returns the key that another program has this name for, with that program.
-    pub fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
+    pub fn foreign(&self, typed: &str) -> Option<(&'static ForeignKeyName, &'static Key)> {
         // Two programs may differ in a dash alone.
         let all = (self.foreign)();
         let exactly = all.iter().find(|one| one.name == typed);

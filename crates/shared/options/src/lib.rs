@@ -15,9 +15,10 @@ pub mod row;
 pub mod section;
 
 pub use diagnostic::{
-    Complaint, Diagnostic, IncludedFile, Place, Problem, Report, Severity, Spot, nearest,
+    Complaint, Diagnostic, FaultLocation, IncludedFile, Problem, RawLocation, Report, Severity,
+    nearest,
 };
 pub use document::{Entry, Node, Value, check, check_keys};
-pub use key::{Default, Foreign, Key, Kind, Table, key, table};
+pub use key::{Default, ForeignKeyName, Key, Kind, Table, key, table};
 pub use row::{as_text, parse, wrong_kind};
 pub use section::{Field, KeyPlace, Nested, Section, Tables, all};

@@ -11,7 +11,7 @@ use crate::key::{Default, Key, Kind, key};
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
-/// A key and the reader of its value. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
+/// A key and the reader of its value. `M` is [`RequiredMode`], [`OptionalMode`], [`ListMode`] or [`Switch`].
 pub struct KeyRow<T: 'static, M> {
     key: Key,
     reader: ValueReader<T>,
@@ -19,13 +19,13 @@ pub struct KeyRow<T: 'static, M> {
 }
 
 /// Mode of a row: the key must be written, or has a default.
-pub struct One;
+pub struct RequiredMode;
 
 /// Mode of a row: the key may be left out.
-pub struct Maybe;
+pub struct OptionalMode;
 
 /// Mode of a row: the key holds a list, which may be empty where it may be left out.
-pub struct Many;
+pub struct ListMode;
 
 /// Mode of a row: the key is off unless somebody turns it on.
 pub struct Switch;
@@ -43,30 +43,36 @@ const fn with<T, M>(key: Key, reader: ValueReader<T>) -> KeyRow<T, M> {
 }
 
 /// Makes a row whose values a function reads.
-pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
+pub const fn row<T>(
+    kind: Kind,
+    read: fn(&Value, &Key) -> Result<T, Problem>,
+) -> KeyRow<T, RequiredMode> {
     with(key("", kind), ValueReader::Function(read))
 }
 
 /// Makes a row whose text a function parses; the example is the hint of a problem without one.
-pub const fn parsed_by<T>(kind: Kind, read: fn(&str) -> Result<T, Problem>) -> KeyRow<T, One> {
+pub const fn parsed_by<T>(
+    kind: Kind,
+    read: fn(&str) -> Result<T, Problem>,
+) -> KeyRow<T, RequiredMode> {
     with(key("", kind), ValueReader::Text(read))
 }
 
 /// Makes a row of free text; `what` names its meaning.
-pub const fn text(what: &'static str) -> KeyRow<String, One> {
+pub const fn text(what: &'static str) -> KeyRow<String, RequiredMode> {
     row(Kind::Text(what), owned)
 }
 
-pub const fn path() -> KeyRow<String, One> {
+pub const fn path() -> KeyRow<String, RequiredMode> {
     row(Kind::Path, owned)
 }
 
 /// Makes a row of networks, or files that list them.
-pub const fn networks() -> KeyRow<String, One> {
+pub const fn networks() -> KeyRow<String, RequiredMode> {
     row(Kind::Networks, owned)
 }
 
-pub const fn boolean() -> KeyRow<bool, One> {
+pub const fn boolean() -> KeyRow<bool, RequiredMode> {
     row(Kind::Boolean, read_boolean)
 }
 
@@ -75,20 +81,20 @@ pub const fn switch() -> KeyRow<bool, Switch> {
 }
 
 /// Makes a row of a whole number from `min` to `max`.
-pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
+pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, RequiredMode> {
     row(Kind::Count(min, max), read_count)
 }
 
 /// Makes a row of a number of bytes from `min` to `max`.
-pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
+pub const fn size<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, RequiredMode> {
     row(Kind::Size(min, max), read_size)
 }
 
-pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, One> {
+pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, RequiredMode> {
     row(Kind::Duration(min, max), read_duration)
 }
 
-pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
+pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, RequiredMode> {
     row(kind, parse)
 }
 
@@ -96,7 +102,7 @@ pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
 pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
-) -> KeyRow<T, One> {
+) -> KeyRow<T, RequiredMode> {
     with(key("", Kind::Choice(words)), ValueReader::Words(meanings, T::clone))
 }
 
@@ -122,19 +128,19 @@ macro_rules! choice {
     };
 }
 
-impl<T> KeyRow<T, One> {
+impl<T> KeyRow<T, RequiredMode> {
     /// Makes the key optional without a default; the words explain the absence.
-    pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
+    pub const fn absent(self, meaning: &'static str) -> KeyRow<T, OptionalMode> {
         with(self.key.absent(meaning), self.reader)
     }
 
     /// Makes the key hold a list, as [`Key::many`].
-    pub const fn many(self) -> KeyRow<T, Many> {
+    pub const fn many(self) -> KeyRow<T, ListMode> {
         with(self.key.many(), self.reader)
     }
 
     /// Makes the key hold a list with one flag per element, because elements may contain commas.
-    pub const fn repeated(self) -> KeyRow<T, Many> {
+    pub const fn repeated(self) -> KeyRow<T, ListMode> {
         with(Key { many: true, ..self.key }, self.reader)
     }
 
@@ -143,14 +149,14 @@ impl<T> KeyRow<T, One> {
     }
 }
 
-impl<T> KeyRow<T, Maybe> {
+impl<T> KeyRow<T, OptionalMode> {
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, Option<T>> {
         let read = |value: &Value, key: &Key| self.reader.read(value, key);
         place.field(if place.is_written() { place.one(read).map(Some) } else { Some(None) })
     }
 }
 
-impl<T> KeyRow<T, Many> {
+impl<T> KeyRow<T, ListMode> {
     /// Makes an unwritten list empty; the words explain the absence.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.key = self.key.absent(meaning);

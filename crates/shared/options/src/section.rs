@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 
-use crate::diagnostic::{Problem, Report, Severity, Spot};
+use crate::diagnostic::{Problem, RawLocation, Report, Severity};
 use crate::document::{Node, Value};
 use crate::flags;
 use crate::key::{Default, Key, Kind, Table};
@@ -276,12 +276,12 @@ impl<'a> Section<'a> {
             let first = self.node.filter(|_| self.key.is_some_and(|key| key.many));
             let before =
                 match first.and_then(|node| node.entries().first()).map(|one| &one.key_spot) {
-                    Some(Spot::Flag(flag)) => {
+                    Some(RawLocation::Flag(flag)) => {
                         format!(" before --{flag}, which belongs to the one that stands before it")
                     }
                     _ => String::new(),
                 };
-            (problem.hint(format!("give {given}{before}")), &Spot::Nowhere)
+            (problem.hint(format!("give {given}{before}")), &RawLocation::Nowhere)
         } else {
             let paths = each(&|key| format!("`{}`", key.path));
             let problem = Problem::new(format!("{paths} is missing"));
@@ -361,7 +361,9 @@ impl<'a> KeyPlace<'a> {
 
     pub fn say(&self, severity: Severity, problem: Problem) {
         let spot = match (&self.node().spot, self.key.flag) {
-            (Spot::Nowhere, Some(flag)) if !self.section.report.is_file() => Spot::Flag(flag),
+            (RawLocation::Nowhere, Some(flag)) if !self.section.report.is_file() => {
+                RawLocation::Flag(flag)
+            }
             (spot, _) => spot.clone(),
         };
         let report = self.section.report;
@@ -416,8 +418,8 @@ impl<'a> KeyPlace<'a> {
         }
         match self.key.default {
             Default::Text(text) => {
-                let value = flags::value(self.key, text, &Spot::Nowhere);
-                Some(Cow::Owned(Node::new(value, Spot::Nowhere)))
+                let value = flags::value(self.key, text, &RawLocation::Nowhere);
+                Some(Cow::Owned(Node::new(value, RawLocation::Nowhere)))
             }
             Default::Required => {
                 self.section.lacks(&[self.key]);
@@ -433,7 +435,7 @@ impl<'a> KeyPlace<'a> {
             Ok(value) => Some(value),
             Err(mut problem) => {
                 // A user of flags has no document for an example in TOML.
-                if let (Spot::Flag(_), Value::Text(text)) = (&node.spot, &node.value) {
+                if let (RawLocation::Flag(_), Value::Text(text)) = (&node.spot, &node.value) {
                     if matches!(key.kind, Kind::Boolean | Kind::Switch) {
                         let text = text.escape_debug();
                         problem = Problem::new(format!("\"{text}\" is neither on nor off"));

@@ -68,7 +68,7 @@ impl Storage {
 
 /// Manner of opening a path.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Manner {
+enum OpenMode {
     Waiting,
     /// Opens only if that takes nothing but memory.
     AtOnce,
@@ -82,7 +82,7 @@ pub struct Identity {
 }
 
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenResult {
     File(File),
     Folder,
     /// Neither a file nor a folder: a device, a socket, a pipe. Opening did not wait for it.
@@ -115,7 +115,7 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Self::from(openat(CWD, path, flags, Mode::empty())?);
-        match root.step(b".", flags, Manner::Waiting) {
+        match root.step(b".", flags, OpenMode::Waiting) {
             Err(Errno::NOSYS | Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
             tried => Ok(tried.map(|_| root)?),
         }
@@ -127,25 +127,25 @@ impl Root {
 
     /// Opens the file at a path relative to the root; `.` is the root itself. Links within the root
     /// are followed. May wait for as long as the file system takes to answer.
-    pub fn find(&self, path: &[u8]) -> Opened {
-        self.try_find(path, Manner::Waiting).unwrap_or_else(Opened::of)
+    pub fn find(&self, path: &[u8]) -> OpenResult {
+        self.try_find(path, OpenMode::Waiting).unwrap_or_else(OpenResult::of)
     }
 
     /// Like [`Self::find`], but without waiting for a disk or anybody: the path must be in the
     /// kernel's cache of names and lead into no other file system. `None` if it would wait.
-    pub fn find_cached(&self, path: &[u8]) -> Option<Opened> {
+    pub fn find_cached(&self, path: &[u8]) -> Option<OpenResult> {
         if self.storage == Storage::Remote {
             return None;
         }
-        match self.try_find(path, Manner::AtOnce) {
+        match self.try_find(path, OpenMode::AtOnce) {
             Ok(opened) => Some(opened),
             // Not in memory; in another file system or out of the root; a kernel before 5.12.
             Err(Errno::AGAIN | Errno::XDEV | Errno::INVAL) => None,
-            Err(error) => Some(Opened::of(error)),
+            Err(error) => Some(OpenResult::of(error)),
         }
     }
 
-    fn try_find(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
+    fn try_find(&self, path: &[u8], manner: OpenMode) -> Result<OpenResult, Errno> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = match self.step(path, flags, manner) {
             Err(Errno::ACCESS) => return self.open_closed_folder(path, manner),
@@ -153,35 +153,35 @@ impl Root {
         };
         let stat = fstat(&fd)?;
         let storage = match manner {
-            Manner::AtOnce => self.storage,
-            Manner::Waiting => Storage::of(&fd),
+            OpenMode::AtOnce => self.storage,
+            OpenMode::Waiting => Storage::of(&fd),
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Opened::File(File {
+            FileType::RegularFile => OpenResult::File(File {
                 fd,
                 storage,
                 bytes: stat.st_size as u64,
                 modified: modified(&stat),
                 identity: Identity::of(&stat),
             }),
-            FileType::Directory => Opened::Folder,
-            _ => Opened::Other,
+            FileType::Directory => OpenResult::Folder,
+            _ => OpenResult::Other,
         })
     }
 
     /// Opens a folder that may be passed through, but not read.
-    fn open_closed_folder(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
+    fn open_closed_folder(&self, path: &[u8], manner: OpenMode) -> Result<OpenResult, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self.step(path, flags, manner) {
-            Ok(_) => Ok(Opened::Folder),
+            Ok(_) => Ok(OpenResult::Folder),
             Err(Errno::AGAIN) => Err(Errno::AGAIN),
-            Err(_) => Ok(Opened::Forbidden),
+            Err(_) => Ok(OpenResult::Forbidden),
         }
     }
 
-    fn step(&self, path: &[u8], flags: OFlags, manner: Manner) -> Result<OwnedFd, Errno> {
+    fn step(&self, path: &[u8], flags: OFlags, manner: OpenMode) -> Result<OwnedFd, Errno> {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        if manner == Manner::AtOnce {
+        if manner == OpenMode::AtOnce {
             resolve |= ResolveFlags::NO_XDEV;
             // A file system in memory may use no cache, as proc does.
             if self.storage == Storage::Disk {
@@ -191,8 +191,8 @@ impl Root {
         let open = || openat2(&self.fd, path, flags, Mode::empty(), resolve);
         let mut opened = open();
         let tries = match manner {
-            Manner::Waiting => TRIES_MAX,
-            Manner::AtOnce => 1,
+            OpenMode::Waiting => TRIES_MAX,
+            OpenMode::AtOnce => 1,
         };
         for _ in 1..tries {
             if !matches!(opened, Err(Errno::AGAIN | Errno::INTR)) {
@@ -224,7 +224,7 @@ impl Identity {
     }
 }
 
-impl Opened {
+impl OpenResult {
     fn of(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::Missing,
@@ -343,9 +343,9 @@ mod tests {
         }
     }
 
-    fn file(opened: Opened) -> File {
+    fn file(opened: OpenResult) -> File {
         match opened {
-            Opened::File(file) => file,
+            OpenResult::File(file) => file,
             other => panic!("no file: {other:?}"),
         }
     }
@@ -411,17 +411,17 @@ mod tests {
         for path in [&b"folder/inner"[..], b"missing", b"folder"] {
             let waited = root.find(path);
             let at_once = root.find_cached(path).expect("it was just looked up");
-            let kind = std::mem::discriminant::<Opened>;
+            let kind = std::mem::discriminant::<OpenResult>;
             assert_eq!(kind(&waited), kind(&at_once));
         }
         assert!(root.find_cached(b"../secret").is_none());
         // `/proc` is another file system.
         let system = Root::open(Path::new("/")).unwrap();
-        assert!(matches!(system.find(b"proc/self/status"), Opened::File(_)));
+        assert!(matches!(system.find(b"proc/self/status"), OpenResult::File(_)));
         assert!(system.find_cached(b"proc/self/status").is_none());
         let proc = Root::open(Path::new("/proc")).unwrap();
         assert_eq!(proc.storage, Storage::Memory);
-        assert!(matches!(proc.find_cached(b"self/status"), Some(Opened::File(_))));
+        assert!(matches!(proc.find_cached(b"self/status"), Some(OpenResult::File(_))));
     }
 
     #[test]
@@ -460,10 +460,10 @@ mod tests {
             "fi\0le",
         ] {
             let found = root.find(path.as_bytes());
-            assert!(matches!(found, Opened::Missing), "{path}: {found:?}");
+            assert!(matches!(found, OpenResult::Missing), "{path}: {found:?}");
         }
         let long = [&b"a/"[..]; 3000].concat();
-        assert!(matches!(root.find(&long), Opened::Missing));
+        assert!(matches!(root.find(&long), OpenResult::Missing));
     }
 
     #[test]
@@ -497,10 +497,10 @@ mod tests {
         let _listener = UnixListener::bind(scene.at("socket")).unwrap();
         let root = scene.root();
         for path in [&b"pipe"[..], b"socket"] {
-            assert!(matches!(root.find(path), Opened::Other));
+            assert!(matches!(root.find(path), OpenResult::Other));
         }
         let devices = Root::open(Path::new("/dev")).unwrap();
-        assert!(matches!(devices.find(b"null"), Opened::Other));
+        assert!(matches!(devices.find(b"null"), OpenResult::Other));
     }
 
     #[test]
@@ -517,8 +517,8 @@ mod tests {
             assert_eq!(file(root.find(b"file")).bytes, 10);
             return;
         }
-        assert!(matches!(root.find(b"file"), Opened::Forbidden));
+        assert!(matches!(root.find(b"file"), OpenResult::Forbidden));
         assert_eq!(file(root.find(b"folder/inner")).bytes, 5);
-        assert!(matches!(root.find(b"folder"), Opened::Folder));
+        assert!(matches!(root.find(b"folder"), OpenResult::Folder));
     }
 }

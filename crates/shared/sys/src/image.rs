@@ -86,7 +86,7 @@ const CRASHES: [c_int; 7] = [
 ];
 
 /// Everything that the handler reads. It is never freed, because a thread may crash at any time.
-struct Armed {
+struct CrashReturn {
     path: *const c_char,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -97,7 +97,7 @@ struct Armed {
     mask: libc::sigset_t,
 }
 
-static ARMED: AtomicPtr<Armed> = AtomicPtr::new(null_mut());
+static ARMED: AtomicPtr<CrashReturn> = AtomicPtr::new(null_mut());
 
 /// Guard: while it lives, the process executes another program when it crashes or hangs.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Fallback {
         let mut mask = MaybeUninit::uninit();
         // SAFETY: it writes the mask that is in force, and changes none.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, null(), mask.as_mut_ptr()) };
-        let armed = Armed {
+        let armed = CrashReturn {
             path: path.into_raw(),
             argv: texts(arguments),
             envp: texts(environment),

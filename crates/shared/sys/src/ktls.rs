@@ -36,7 +36,7 @@ pub enum Cipher {
 
 /// Direction of a connection that the kernel takes over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Half {
+pub enum KtlsDirection {
     Send,
     Receive,
 }
@@ -118,10 +118,10 @@ pub fn attach(connection: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// A second call changes the keys, in TLS 1.3 and if the kernel can (6.14 or so); `EBUSY` if it
 /// cannot. Data written before is encrypted already.
-pub fn install(connection: BorrowedFd<'_>, half: Half, keys: &Keys<'_>) -> io::Result<()> {
+pub fn install(connection: BorrowedFd<'_>, half: KtlsDirection, keys: &Keys<'_>) -> io::Result<()> {
     let option = match half {
-        Half::Send => libc::TLS_TX,
-        Half::Receive => libc::TLS_RX,
+        KtlsDirection::Send => libc::TLS_TX,
+        KtlsDirection::Receive => libc::TLS_RX,
     };
     let info = layout(keys)?;
     Ok(set_option(connection, libc::SOL_TLS, option, info.bytes())?)
@@ -234,11 +234,11 @@ pub fn has_room(connection: impl AsFd) -> io::Result<bool> {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Found {
+pub struct KtlsProbe {
     /// Reason why the kernel takes no connection; `None` if it does.
-    pub lack: Option<Lack>,
+    pub lack: Option<KtlsLack>,
     /// Outcome for each cipher; empty if the kernel takes no connection.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<KtlsTrial>,
     /// Whether keys of TLS 1.3 can be changed after they were installed, as a KeyUpdate requires
     /// (RFC 8446 section 4.6.3).
     pub rekeys: bool,
@@ -246,16 +246,16 @@ pub struct Found {
 
 /// Outcome of trying one direction of a version with a cipher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tried {
+pub struct KtlsTrial {
     pub version: Version,
     pub cipher: Cipher,
-    pub half: Half,
+    pub half: KtlsDirection,
     /// The kernel's error number; `None` on success.
     pub error: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Lack {
+pub enum KtlsLack {
     NotBuilt,
     /// The module is not loaded, and we may not load it.
     NotLoaded,
@@ -269,31 +269,31 @@ pub enum Lack {
     Refused(i32),
 }
 
-pub fn probe() -> Found {
-    let lack = |lack| Found { lack: Some(lack), tried: Vec::new(), rekeys: false };
+pub fn probe() -> KtlsProbe {
+    let lack = |lack| KtlsProbe { lack: Some(lack), tried: Vec::new(), rekeys: false };
     let pair = match connection() {
         Ok(pair) => pair,
-        Err(error) => return lack(Lack::Untried(number_of(&error))),
+        Err(error) => return lack(KtlsLack::Untried(number_of(&error))),
     };
     if let Err(error) = attach(pair.0.as_fd()) {
-        return lack(Lack::of(&error, tls_built()));
+        return lack(KtlsLack::of(&error, tls_built()));
     }
     let mut tried = Vec::new();
     for (version, cipher) in PAIRS {
-        for half in [Half::Send, Half::Receive] {
+        for half in [KtlsDirection::Send, KtlsDirection::Receive] {
             let error = offer(version, cipher, half, 1).err();
-            tried.push(Tried { version, cipher, half, error: error.as_ref().map(number_of) });
+            tried.push(KtlsTrial { version, cipher, half, error: error.as_ref().map(number_of) });
         }
     }
-    Found {
+    KtlsProbe {
         lack: None,
         tried,
-        rekeys: offer(Version::Tls13, Cipher::Aes128Gcm, Half::Send, 2).is_ok(),
+        rekeys: offer(Version::Tls13, Cipher::Aes128Gcm, KtlsDirection::Send, 2).is_ok(),
     }
 }
 
 /// Uses a new connection for each try, because installed keys cannot be taken back.
-fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Result<()> {
+fn offer(version: Version, cipher: Cipher, half: KtlsDirection, times: usize) -> io::Result<()> {
     let (ours, _theirs) = connection()?;
     attach(ours.as_fd())?;
     let key = vec![0; cipher.key_bytes()];
@@ -313,9 +313,9 @@ fn number_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-impl Found {
+impl KtlsProbe {
     /// Reports whether the kernel supports this combination.
-    pub fn takes(&self, version: Version, cipher: Cipher, half: Half) -> bool {
+    pub fn takes(&self, version: Version, cipher: Cipher, half: KtlsDirection) -> bool {
         self.tried.iter().any(|one| {
             (one.version, one.cipher, one.half) == (version, cipher, half) && one.error.is_none()
         })
@@ -352,8 +352,8 @@ impl Found {
         self.sending().any(|one| one.error == Some(libc::ENOENT)).then_some(CIPHER_REMEDY)
     }
 
-    fn sending(&self) -> impl Iterator<Item = &Tried> {
-        self.tried.iter().filter(|one| one.half == Half::Send)
+    fn sending(&self) -> impl Iterator<Item = &KtlsTrial> {
+        self.tried.iter().filter(|one| one.half == KtlsDirection::Send)
     }
 }
 
@@ -361,7 +361,7 @@ impl Found {
 pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the cipher's module as \
      root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
 
-impl Lack {
+impl KtlsLack {
     fn of(error: &io::Error, built: Option<TlsBuild>) -> Self {
         match (error.kind(), built) {
             (io::ErrorKind::NotFound, Some(TlsBuild::Not)) => Self::NotBuilt,
@@ -385,7 +385,7 @@ impl Lack {
     }
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for KtlsLack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = |number| io::Error::from_raw_os_error(number);
         match *self {

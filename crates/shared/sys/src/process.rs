@@ -359,15 +359,15 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The one whose turn it is.
-static CURRENT: Mutex<Option<Kin>> = Mutex::new(None);
+static CURRENT: Mutex<Option<Descendants>> = Mutex::new(None);
 
 /// A program and all that it starts.
-pub struct Brood {
-    kin: Kin,
+pub struct ProgramTree {
+    descendants: Descendants,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Brood {
+impl ProgramTree {
     /// Starts a program in a group of its own, once no other one of this process has a brood.
     pub fn start(command: &mut Command) -> io::Result<(Self, Child)> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -377,29 +377,29 @@ impl Brood {
         let others = children.map(|one| one.pid).collect();
         let child = command.process_group(0).spawn()?;
         let founder = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let kin = Kin { founder, others: Some(others) };
-        *current() = Some(kin.clone());
-        Ok((Self { kin, _turn: turn }, child))
+        let descendants = Descendants { founder, others: Some(others) };
+        *current() = Some(descendants.clone());
+        Ok((Self { descendants, _turn: turn }, child))
     }
 
     /// Ends all that is left of them at once (SIGKILL), and waits until they are gone. The program
     /// itself is its starter's to await.
     pub fn end(&self) {
-        self.kin.end();
+        self.descendants.end();
     }
 }
 
-impl Drop for Brood {
+impl Drop for ProgramTree {
     fn drop(&mut self) {
         *current() = None;
     }
 }
 
-/// Ends the program that runs now, if any, with its brood, as [`Brood::end`] does: for a thread
+/// Ends the program that runs now, if any, with its brood, as [`ProgramTree::end`] does: for a thread
 /// that hears that the process is to end.
 pub fn end_current_brood() {
-    let kin = current().clone();
-    kin.iter().for_each(Kin::end);
+    let descendants = current().clone();
+    descendants.iter().for_each(Descendants::end);
 }
 
 /// Ends the group of a program that was started as its founder, and all that descends from it, and
@@ -407,23 +407,23 @@ pub fn end_current_brood() {
 /// no orphans fall: what has left the group and lost its parent too is not found.
 pub fn end_group(founder: u32) {
     if let Ok(founder) = i32::try_from(founder) {
-        Kin { founder, others: None }.end();
+        Descendants { founder, others: None }.end();
     }
 }
 
-fn current() -> MutexGuard<'static, Option<Kin>> {
+fn current() -> MutexGuard<'static, Option<Descendants>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The marks by which a process is known to descend from a program.
 #[derive(Clone)]
-struct Kin {
+struct Descendants {
     founder: i32,
     /// Children of this process that were there before; `None` = no orphans fall to it.
     others: Option<Vec<i32>>,
 }
 
-impl Kin {
+impl Descendants {
     fn end(&self) {
         let begun = Instant::now();
         // One that has become another user may not be ours to end.

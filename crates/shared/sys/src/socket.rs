@@ -52,7 +52,7 @@ pub struct Transport {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Source {
+pub enum BindSource {
     /// The kernel chooses the address.
     Any,
     /// An address of this host.
@@ -160,9 +160,9 @@ fn interface_number(name: &str) -> Result<u32, Errno> {
 /// An address as typed: its zone, if any, may be the name of an interface of this host (RFC 4007
 /// section 11), which is replaced by its number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Zoned<T>(pub T);
+pub struct AddressWithZone<T>(pub T);
 
-impl<T: FromStr<Err = AddressError>> FromStr for Zoned<T> {
+impl<T: FromStr<Err = AddressError>> FromStr for AddressWithZone<T> {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
@@ -430,7 +430,7 @@ fn peer_of(address: SocketAddrAny) -> PeerAddress {
 /// listener is full; waiting does not help then.
 #[inline]
 pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
-    connect_as(Source::Any, address, false)
+    connect_as(BindSource::Any, address, false)
 }
 
 /// Like [`connect`], from that source address; the kernel chooses the port when it knows the
@@ -439,7 +439,7 @@ pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
 /// with our data; if we send nothing, it goes out after some 40 ms.
 #[inline]
 pub fn connect_as(
-    source: Source,
+    source: BindSource,
     address: &Address,
     speak_first: bool,
 ) -> io::Result<(OwnedFd, bool)> {
@@ -447,10 +447,10 @@ pub fn connect_as(
         Address::Ip(ip) => {
             let fd = stream_socket(family_of(ip))?;
             sockopt::set_tcp_nodelay(&fd, true)?;
-            if let Source::Foreign(source) = source {
+            if let BindSource::Foreign(source) = source {
                 set_transparent(&fd, source)?;
             }
-            if let Source::Own(source) | Source::Foreign(source) = source {
+            if let BindSource::Own(source) | BindSource::Foreign(source) = source {
                 let on = 1_i32.to_ne_bytes();
                 set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
                 bind(&fd, &SocketAddr::new(source, 0))?;
@@ -700,7 +700,8 @@ mod tests {
     fn a_source_address_is_kept() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
         let source = IpAddr::from([127, 0, 0, 7]);
-        let (_client, _) = connect_as(Source::Own(source), &address_of(&listener), false).unwrap();
+        let (_client, _) =
+            connect_as(BindSource::Own(source), &address_of(&listener), false).unwrap();
         let (_server, peer) = accept_one(&listener);
         assert!(matches!(peer, PeerAddress::Ip(address) if address.ip() == source));
     }

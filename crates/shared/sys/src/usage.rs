@@ -147,25 +147,25 @@ pub fn open_files() -> u64 {
 
 /// A limit of this process; `None` = without limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limit {
+pub struct ResourceLimit {
     /// Limit in force; the process itself may raise it to the hard one.
     pub soft: Option<u64>,
     pub hard: Option<u64>,
 }
 
 /// Returns the limit of open descriptors of this process.
-pub fn descriptors() -> Limit {
+pub fn descriptors() -> ResourceLimit {
     limit(Resource::Nofile)
 }
 
 /// Returns the limit of locked memory of this process, in bytes.
-pub fn locked_memory() -> Limit {
+pub fn locked_memory() -> ResourceLimit {
     limit(Resource::Memlock)
 }
 
-fn limit(resource: Resource) -> Limit {
+fn limit(resource: Resource) -> ResourceLimit {
     let limit = getrlimit(resource);
-    Limit { soft: limit.current, hard: limit.maximum }
+    ResourceLimit { soft: limit.current, hard: limit.maximum }
 }
 
 /// Returns the memory limit, in bytes, of this process together with the others in its control

@@ -23,12 +23,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use rustix::fs::{AtFlags, CWD, OFlags};
 use rustix::net::ipproto;
-use sys::beneath::{Opened, Root};
+use sys::beneath::{OpenResult, Root};
 use sys::sandbox::{
     Enforcement, SystemCalls, forbid_system_calls, restrict_connecting, restrict_files,
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
-use sys::socket::{Source, connect_as};
+use sys::socket::{BindSource, connect_as};
 use sys::{cpu, process, usage};
 use wire::address::Address;
 
@@ -184,7 +184,7 @@ fn files_beneath_a_root_are_read() {
 
 /// Reports whether a file is found and read without waiting, which some file systems cannot do.
 fn at_once(root: &Root) -> (bool, Result<usize, ErrorKind>) {
-    let Opened::File(file) = root.find(b"folder/file") else {
+    let OpenResult::File(file) = root.find(b"folder/file") else {
         panic!("it is there");
     };
     let read = file.read_cached(&mut [IoSliceMut::new(&mut [0; 6])], 0);
@@ -234,14 +234,14 @@ fn a_resolver_starts_no_program() {
 }
 
 fn read_beneath(root: &Root) {
-    let Opened::File(file) = root.find(b"folder/file") else {
+    let OpenResult::File(file) = root.find(b"folder/file") else {
         panic!("it is there");
     };
     let mut content = [0; 6];
     let count = file.read(&mut [IoSliceMut::new(&mut content)], 0).unwrap();
     assert_eq!((count, &content), (6, b"within"));
-    assert!(matches!(root.find(b"folder"), Opened::Folder));
-    assert!(matches!(root.find(b"../outside"), Opened::Missing));
+    assert!(matches!(root.find(b"folder"), OpenResult::Folder));
+    assert!(matches!(root.find(b"../outside"), OpenResult::Missing));
 }
 
 fn sockets_work_without_files() {
@@ -364,7 +364,7 @@ fn a_source_is_chosen_and_nothing_listens() {
     let calls = SystemCalls { bind: true, ..NO_MORE };
     restrict_system_calls(calls).unwrap();
     let source = IpAddr::from([127, 0, 0, 9]);
-    let (_client, _) = connect_as(Source::Own(source), &server, false).unwrap();
+    let (_client, _) = connect_as(BindSource::Own(source), &server, false).unwrap();
     assert_eq!(listener.accept().unwrap().1.ip(), source);
     let socket = stream(ipproto::TCP).unwrap();
     let bind = |port| rustix::net::bind(&socket, &SocketAddr::new(source, port));
@@ -373,7 +373,7 @@ fn a_source_is_chosen_and_nothing_listens() {
     }
     bind(0).unwrap();
     assert_denied(rustix::net::listen(&socket, 1).map_err(io::Error::from));
-    let foreign = Source::Foreign(IpAddr::from([192, 0, 2, 1]));
+    let foreign = BindSource::Foreign(IpAddr::from([192, 0, 2, 1]));
     assert_denied(connect_as(foreign, &server, false));
 }
 

@@ -9,7 +9,7 @@ const TAG_BYTES: usize = 16;
 
 /// The keys for a kernel (`struct tls12_crypto_info_*` of linux/tls.h).
 #[derive(Clone, Copy, Debug)]
-pub struct Handed<'a> {
+pub struct KernelKeys<'a> {
     /// Whether the version is TLS 1.3, else 1.2.
     pub is_tls13: bool,
     pub is_chacha: bool,
@@ -28,7 +28,7 @@ pub struct KernelSealer {
 }
 
 impl KernelSealer {
-    pub fn new(handed: &Handed<'_>) -> Self {
+    pub fn new(handed: &KernelKeys<'_>) -> Self {
         let algorithm = match (handed.is_chacha, handed.key.len()) {
             (true, _) => &CHACHA20_POLY1305,
             (false, 16) => &AES_128_GCM,

@@ -42,12 +42,12 @@ pub enum Behaviour {
 pub struct Server {
     address: String,
     ip: Option<SocketAddr>,
-    seen: Arc<Seen>,
+    seen: Arc<SeenConnections>,
     stopped: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenConnections {
     connections: Mutex<Vec<Connection>>,
     changed: Condvar,
 }
@@ -171,7 +171,7 @@ impl Drop for Server {
     }
 }
 
-impl Seen {
+impl SeenConnections {
     fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.connections.lock().expect("no server thread panics while it holds the lock")
     }
@@ -191,7 +191,7 @@ impl Seen {
 
 struct Visitor<S> {
     index: usize,
-    seen: Arc<Seen>,
+    seen: Arc<SeenConnections>,
     stream: S,
 }
 

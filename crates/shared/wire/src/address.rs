@@ -279,20 +279,20 @@ impl Network {
     /// because a socket bound to `[::]` reports IPv4 clients like that.
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match (self.range(), peer.map(|peer| peer.to_canonical())) {
-            (Range::Unix, None) => true,
-            (Range::V4(first, last), Some(IpAddr::V4(peer))) => {
+            (AddressRange::Unix, None) => true,
+            (AddressRange::V4(first, last), Some(IpAddr::V4(peer))) => {
                 (first..=last).contains(&peer.to_bits())
             }
-            (Range::V6(first, last), Some(IpAddr::V6(peer))) => {
+            (AddressRange::V6(first, last), Some(IpAddr::V6(peer))) => {
                 (first..=last).contains(&peer.to_bits())
             }
             _ => false,
         }
     }
 
-    fn range(&self) -> Range {
+    fn range(&self) -> AddressRange {
         let Self::Ip { base, prefix_bits } = self else {
-            return Range::Unix;
+            return AddressRange::Unix;
         };
         // The IPv4 address of an IPv4-mapped one is its last 32 bits.
         let width = if base.is_ipv4() { 32 } else { 128 };
@@ -301,15 +301,15 @@ impl Network {
         match base.to_canonical() {
             IpAddr::V4(base) => {
                 let tail = u32::try_from(tail).unwrap_or(u32::MAX);
-                Range::V4(base.to_bits() & !tail, base.to_bits() | tail)
+                AddressRange::V4(base.to_bits() & !tail, base.to_bits() | tail)
             }
-            IpAddr::V6(base) => Range::V6(base.to_bits() & !tail, base.to_bits() | tail),
+            IpAddr::V6(base) => AddressRange::V6(base.to_bits() & !tail, base.to_bits() | tail),
         }
     }
 }
 
 /// First and last address of a network.
-enum Range {
+enum AddressRange {
     V4(u32, u32),
     V6(u128, u128),
     Unix,
@@ -372,9 +372,9 @@ impl FromIterator<Network> for NetworkSet {
         let mut set = Self::EMPTY;
         for network in networks {
             match network.range() {
-                Range::V4(first, last) => set.v4.0.push((first, last)),
-                Range::V6(first, last) => set.v6.0.push((first, last)),
-                Range::Unix => set.has_unix = true,
+                AddressRange::V4(first, last) => set.v4.0.push((first, last)),
+                AddressRange::V6(first, last) => set.v6.0.push((first, last)),
+                AddressRange::Unix => set.has_unix = true,
             }
         }
         set.v4.merge();

@@ -24,7 +24,7 @@ const TLS_1_3: u16 = 0x0304;
 /// Result so far.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is looked at where it is made")]
-pub enum Peek<'a> {
+pub enum HelloProgress<'a> {
     Incomplete,
     /// The hello is complete.
     Hello(ClientHello<'a>),
@@ -32,24 +32,26 @@ pub enum Peek<'a> {
 
 /// Reads the first bytes of a connection as they come. It keeps its position, but no bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reader(records::Joiner);
+pub struct Reader(records::HelloJoiner);
 
 impl Reader {
     /// Reads the first bytes of a connection; to be called again with the same bytes and more
-    /// behind them while it is [`Peek::Incomplete`].
+    /// behind them while it is [`HelloProgress::Incomplete`].
     ///
     /// Bytes after the hello's last record are ignored. The answer depends on the bytes alone, not
     /// on how they were cut: a fault that a prefix shows is the fault of the whole.
     ///
     /// # Errors
     /// Returns the [`HelloFault`] as early as the bytes show it.
-    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<Peek<'a>, HelloFault> {
+    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<HelloProgress<'a>, HelloFault> {
         if records::is_handshake(bytes)?.is_none() {
-            return Ok(Peek::Incomplete);
+            return Ok(HelloProgress::Incomplete);
         }
         match self.0.join(bytes)? {
-            None => Ok(Peek::Incomplete),
-            Some(message) => ClientHello::read(message.body, message.wire_bytes).map(Peek::Hello),
+            None => Ok(HelloProgress::Incomplete),
+            Some(message) => {
+                ClientHello::read(message.body, message.wire_bytes).map(HelloProgress::Hello)
+            }
         }
     }
 }
@@ -58,7 +60,7 @@ impl Reader {
 ///
 /// # Errors
 /// Returns the [`HelloFault`] as early as the bytes show it.
-pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
+pub fn read(bytes: &[u8]) -> Result<HelloProgress<'_>, HelloFault> {
     Reader::default().read(bytes)
 }
 

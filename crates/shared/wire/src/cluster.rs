@@ -129,12 +129,12 @@ pub enum Message<'a> {
     /// Text for the supervisors of the other hosts.
     Notice(&'a [u8]),
     /// Piece of a session or notice that is longer than a datagram.
-    Part(Part<'a>),
+    Part(ClusterFragment<'a>),
 }
 
 /// A piece of a session or notice that is longer than a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Part<'a> {
+pub struct ClusterFragment<'a> {
     /// Number common to all parts of a session, which the sender does not use again for long.
     pub id: u32,
     pub index: u8,
@@ -232,7 +232,7 @@ impl<'a> Message<'a> {
             PING => Self::Ping { peer: cursor.array()?, id: cursor.u32()? },
             PONG => Self::Pong { peer: cursor.array()?, id: cursor.u32()? },
             NOTICE => Self::Notice(cursor.vector16()?.rest()),
-            PART => Self::Part(Part {
+            PART => Self::Part(ClusterFragment {
                 id: cursor.u32()?,
                 index: cursor.u8()?,
                 count: cursor.u8()?,
@@ -258,7 +258,7 @@ impl<'a> Message<'a> {
     pub fn parts(id: u32, whole: &'a [u8]) -> impl Iterator<Item = Self> {
         let pieces = whole.chunks(PART_BYTES_MAX);
         let count = pieces.len() as u8;
-        let part = move |(index, bytes)| Self::Part(Part { id, index, count, bytes });
+        let part = move |(index, bytes)| Self::Part(ClusterFragment { id, index, count, bytes });
         (0..count).zip(pieces).map(part)
     }
 
@@ -417,7 +417,7 @@ mod tests {
             Message::Ping { peer: [6; 8], id: 9 },
             Message::Pong { peer: [7; 8], id: 9 },
             Message::Notice(&value),
-            Message::Part(Part {
+            Message::Part(ClusterFragment {
                 id: 0x0102_0304,
                 index: PARTS_MAX - 1,
                 count: PARTS_MAX,
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn parts_without_a_place_have_no_meaning() {
         let part = |index, count, bytes| {
-            let part = Part { id: 1, index, count, bytes };
+            let part = ClusterFragment { id: 1, index, count, bytes };
             let mut body = Vec::new();
             Message::Part(part).append(&mut body);
             Message::read_all(&body).is_ok()

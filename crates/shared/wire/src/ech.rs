@@ -217,8 +217,8 @@ pub fn inner_records(outer: &ClientHello<'_>, encoded: &[u8]) -> Result<Vec<u8>,
     }
     let records = records_of(&body);
     match crate::client_hello::read(&records).map_err(InnerFault::Hello)? {
-        crate::client_hello::Peek::Hello(_) => Ok(records),
-        crate::client_hello::Peek::Incomplete => Err(Encoding("cut off")),
+        crate::client_hello::HelloProgress::Hello(_) => Ok(records),
+        crate::client_hello::HelloProgress::Incomplete => Err(Encoding("cut off")),
     }
 }
 

@@ -91,7 +91,7 @@ impl<'a> RequestHead<'a> {
             return Err(HeadFault::Malformed("the request line is malformed"));
         };
         let is_http10 = head.version == Some(0);
-        let mut framing = Framing::default();
+        let mut framing = FramingFields::default();
         for field in fields {
             if !framing.take(field.name, field.value)? {
                 other(field.name, field.value.trim_ascii());
@@ -136,7 +136,7 @@ impl ResponseHead {
             return Ok(None);
         };
         let status = head.code.ok_or(HeadFault::Malformed("no status code"))?;
-        let mut framing = Framing::default();
+        let mut framing = FramingFields::default();
         for field in head.headers.iter() {
             framing.take(field.name, field.value)?;
         }
@@ -265,7 +265,7 @@ fn names_version(head: &[u8]) -> bool {
 
 /// Fields that decide where a message ends and whether more follow (RFC 9112 sections 3.2, 6, 9).
 #[derive(Default)]
-struct Framing<'a> {
+struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     length: Option<Result<u64, HeadFault>>,
     has_lengths: bool,
@@ -277,7 +277,7 @@ struct Framing<'a> {
     expects_other: bool,
 }
 
-impl<'a> Framing<'a> {
+impl<'a> FramingFields<'a> {
     /// Takes a field; `false` if it is another one, as most are: their length shows it at once.
     fn take(&mut self, name: &str, value: &'a [u8]) -> Result<bool, HeadFault> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);

@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Parsed<'_>>, ProxyFault> {
 
 /// Whether bytes begin a PROXY header, valid or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Likeness {
+pub enum HeaderGuess {
     No,
     /// More bytes are needed to decide.
     Perhaps,
@@ -51,18 +51,18 @@ pub enum Likeness {
 /// Recognizes a PROXY header by its signature, for connections that must not send one.
 ///
 /// Undecided for at most 11 bytes, and never for TLS, which begins neither with `P` nor with CR.
-pub fn likeness(bytes: &[u8]) -> Likeness {
+pub fn likeness(bytes: &[u8]) -> HeaderGuess {
     let of = |signature: &[u8]| {
         if bytes.starts_with(signature) {
-            Likeness::Yes
+            HeaderGuess::Yes
         } else if signature.starts_with(bytes) {
-            Likeness::Perhaps
+            HeaderGuess::Perhaps
         } else {
-            Likeness::No
+            HeaderGuess::No
         }
     };
     match of(SIGNATURE_V1) {
-        Likeness::No => of(&SIGNATURE_V2),
+        HeaderGuess::No => of(&SIGNATURE_V2),
         likeness => likeness,
     }
 }
@@ -161,7 +161,7 @@ pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
         Addresses::Tcp { source, destination } => {
             let (source, destination) = one_family(*source, *destination);
             let protocol = if source.is_ipv4() { "TCP4" } else { "TCP6" };
-            let (from, to) = (Text(source.ip()), Text(destination.ip()));
+            let (from, to) = (AddressText(source.ip()), AddressText(destination.ip()));
             let ports = (source.port(), destination.port());
             write!(out, "PROXY {protocol} {from} {to} {} {}\r\n", ports.0, ports.1)
         }
@@ -171,9 +171,9 @@ pub fn write_v1(addresses: &Addresses<'_>, out: &mut Vec<u8>) {
 }
 
 /// Canonical text of an address; a mapped one in hexadecimal too, as the grammar demands.
-struct Text(IpAddr);
+struct AddressText(IpAddr);
 
-impl std::fmt::Display for Text {
+impl std::fmt::Display for AddressText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {

@@ -122,7 +122,7 @@ pub enum Outcome {
 
 /// Reads a server's first bytes in passthrough; it keeps no more of them than the ServerHello.
 #[derive(Clone, Debug, Default)]
-pub struct Watch {
+pub struct ServerHelloReader {
     header: [u8; RECORD_HEADER_BYTES],
     header_bytes: usize,
     /// Bytes of the present record that are still to come.
@@ -136,7 +136,7 @@ pub struct Watch {
     session: PassedSession,
 }
 
-impl Watch {
+impl ServerHelloReader {
     /// Takes the next bytes of the stream; not to be called again after anything but
     /// [`Outcome::Incomplete`].
     pub fn take(&mut self, mut bytes: &[u8]) -> Outcome {
@@ -317,11 +317,11 @@ mod tests {
     }
 
     fn at_once(bytes: &[u8]) -> Outcome {
-        Watch::default().take(bytes)
+        ServerHelloReader::default().take(bytes)
     }
 
     fn cut(bytes: &[u8], sizes: &[usize]) -> Outcome {
-        let mut watch = Watch::default();
+        let mut watch = ServerHelloReader::default();
         let mut sizes = sizes.iter().copied().cycle();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -373,7 +373,7 @@ mod tests {
     /// A hostile server's certificates: none is kept, and a ticket that is too long ends the watch.
     #[test]
     fn sixty_four_mebibytes_of_certificates_take_no_memory() {
-        let mut watch = Watch::default();
+        let mut watch = ServerHelloReader::default();
         let hello = record(22, &message(TLS_1_2, &[9; 32], &[]));
         assert_eq!(watch.take(&hello), Outcome::Incomplete);
         let piece = record(22, &[&[11, 0xff, 0xff, 0xff][..], &[11; 16_000]].concat());

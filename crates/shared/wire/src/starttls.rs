@@ -19,7 +19,7 @@ mod words;
 mod xmpp;
 
 pub use mysql::{Check as MysqlCheck, CheckStep as MysqlCheckStep};
-pub use step::{Fault, HostNames, Next, Output, PasswordTask, Policy, Sides};
+pub use step::{DialogAction, Fault, HostNames, Output, PasswordTask, Policy, StarttlsSides};
 
 use ldap::Ldap;
 use lines::Lines;
@@ -96,7 +96,7 @@ pub struct Dialog {
 
 impl Dialog {
     /// Creates the state before the first byte.
-    pub fn new(dialect: Dialect, sides: Sides, names: HostNames<'_>) -> Self {
+    pub fn new(dialect: Dialect, sides: StarttlsSides, names: HostNames<'_>) -> Self {
         let words = match dialect {
             Dialect::Smtp => &words::SMTP,
             Dialect::Lmtp => &words::LMTP,
@@ -116,7 +116,7 @@ impl Dialog {
     /// Creates a dialog without a client, which only asks for TLS: it begins with
     /// [`Self::server_connected`], and [`Self::server_sent`] leads it to TLS or a fault.
     pub fn asking(dialect: Dialect, names: HostNames<'_>) -> Self {
-        let sides = Sides { front: None, back: true };
+        let sides = StarttlsSides { front: None, back: true };
         match dialect {
             Dialect::Mysql => Self::of(dialect, Mysql::asking(sides)),
             _ => Self::new(dialect, sides, names),
@@ -150,17 +150,17 @@ impl Dialog {
         self.steps.client_agreed(protocol);
     }
 
-    /// Continues once the TLS of [`Next::StartClientTls`] or [`Next::ClientTlsBegun`] is up.
+    /// Continues once the TLS of [`DialogAction::StartClientTls`] or [`DialogAction::ClientTlsBegun`] is up.
     pub fn client_tls_up(&mut self) -> Output {
         self.step(|steps, out| steps.client_tls_up(out))
     }
 
-    /// Continues when the TLS that [`Next::StartServerTls`] asked for is up.
+    /// Continues when the TLS that [`DialogAction::StartServerTls`] asked for is up.
     pub fn server_tls_up(&mut self) -> Output {
         self.step(|steps, out| steps.server_tls_up(out))
     }
 
-    /// Notes that servers get TLS, whatever [`Sides::back`] says; to be called before any byte.
+    /// Notes that servers get TLS, whatever [`StarttlsSides::back`] says; to be called before any byte.
     pub fn server_is_secured(&mut self) {
         self.steps.server_is_secured();
     }
@@ -171,7 +171,7 @@ impl Dialog {
         self.steps.server_has_other_certificate();
     }
 
-    /// Begins with a connected server, which has no TLS yet where [`Sides::back`] asks for it.
+    /// Begins with a connected server, which has no TLS yet where [`StarttlsSides::back`] asks for it.
     /// Words of an earlier server that was given up do not count.
     pub fn server_connected(&mut self) -> Output {
         self.step(|steps, out| steps.server_connected(out))
@@ -182,7 +182,7 @@ impl Dialog {
         self.steps.server_ended()
     }
 
-    /// Takes the result of [`Next::Password`]; `None` if it failed.
+    /// Takes the result of [`DialogAction::Password`]; `None` if it failed.
     pub fn password_done(&mut self, result: Option<Vec<u8>>) -> Output {
         self.step(|steps, out| steps.password_done(result, out))
     }
@@ -221,7 +221,7 @@ impl Dialog {
     fn step(&mut self, take: impl FnOnce(&mut dyn Steps, &mut Output)) -> Output {
         let mut out = Output::default();
         take(&mut *self.steps, &mut out);
-        if let Next::Fail(fault @ Fault::ClientMalformed(_)) = &mut out.next
+        if let DialogAction::Fail(fault @ Fault::ClientMalformed(_)) = &mut out.next
             && matches!(self.beginning[..], [HANDSHAKE, 3, 1..=4])
         {
             *fault = Fault::TlsUnasked;

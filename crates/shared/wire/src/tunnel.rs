@@ -69,12 +69,12 @@ impl fmt::Debug for TunnelLogin {
 /// A dialog with one proxy, which begins with [`TunnelDialog::begin`].
 #[derive(Debug)]
 pub struct TunnelDialog {
-    expected: Answer,
+    expected: TunnelReply,
     received: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Answer {
+enum TunnelReply {
     Http,
     Method,
     Login,
@@ -133,11 +133,11 @@ impl TunnelDialog {
     /// Creates the dialog, and returns the first bytes for the proxy.
     pub fn begin(tunnel: &Tunnel) -> (Self, Vec<u8>) {
         let (expected, first) = match tunnel.protocol {
-            TunnelProtocol::HttpConnect => (Answer::Http, connect_request(tunnel)),
+            TunnelProtocol::HttpConnect => (TunnelReply::Http, connect_request(tunnel)),
             TunnelProtocol::Socks5 if tunnel.login.is_some() => {
-                (Answer::Method, vec![SOCKS_VERSION, 2, WITHOUT_LOGIN, WITH_LOGIN])
+                (TunnelReply::Method, vec![SOCKS_VERSION, 2, WITHOUT_LOGIN, WITH_LOGIN])
             }
-            TunnelProtocol::Socks5 => (Answer::Method, vec![SOCKS_VERSION, 1, WITHOUT_LOGIN]),
+            TunnelProtocol::Socks5 => (TunnelReply::Method, vec![SOCKS_VERSION, 1, WITHOUT_LOGIN]),
         };
         (Self { expected, received: Vec::new() }, first)
     }
@@ -147,12 +147,12 @@ impl TunnelDialog {
     pub fn wants(&self) -> usize {
         match self.expected {
             // A line may end without CR (RFC 9112 section 2.2).
-            Answer::Http => match &*self.received {
+            TunnelReply::Http => match &*self.received {
                 [.., b'\n'] | [.., b'\n', b'\r'] => 1,
                 _ => 2,
             },
-            Answer::Method | Answer::Login => 2 - self.received.len(),
-            Answer::Reply(bytes) => bytes - self.received.len(),
+            TunnelReply::Method | TunnelReply::Login => 2 - self.received.len(),
+            TunnelReply::Reply(bytes) => bytes - self.received.len(),
         }
     }
 
@@ -162,25 +162,25 @@ impl TunnelDialog {
     /// Fails with [`TunnelFault`], and then the dialog is over.
     pub fn received(&mut self, bytes: &[u8], tunnel: &Tunnel) -> Result<TunnelStep, TunnelFault> {
         self.received.extend_from_slice(bytes);
-        if self.expected == Answer::Http {
+        if self.expected == TunnelReply::Http {
             return self.http_received();
         }
         if self.wants() > 0 {
             return Ok(TunnelStep::More);
         }
         match (self.expected, &*self.received) {
-            (Answer::Method, [SOCKS_VERSION, WITHOUT_LOGIN]) => Ok(self.ask(tunnel)),
-            (Answer::Method, [SOCKS_VERSION, WITH_LOGIN]) => {
+            (TunnelReply::Method, [SOCKS_VERSION, WITHOUT_LOGIN]) => Ok(self.ask(tunnel)),
+            (TunnelReply::Method, [SOCKS_VERSION, WITH_LOGIN]) => {
                 let login = tunnel.login.as_ref().ok_or(TunnelFault::NoMethod)?;
                 let mut out = vec![LOGIN_VERSION];
                 append_text(&mut out, &login.user);
                 append_text(&mut out, &login.password);
-                Ok(self.send(Answer::Login, out))
+                Ok(self.send(TunnelReply::Login, out))
             }
-            (Answer::Method, [SOCKS_VERSION, NO_METHOD]) => Err(TunnelFault::NoMethod),
-            (Answer::Login, [_, 0]) => Ok(self.ask(tunnel)),
-            (Answer::Login, _) => Err(TunnelFault::LoginRefused),
-            (Answer::Reply(REPLY_BYTES), [SOCKS_VERSION, 0, _, kind, length]) => {
+            (TunnelReply::Method, [SOCKS_VERSION, NO_METHOD]) => Err(TunnelFault::NoMethod),
+            (TunnelReply::Login, [_, 0]) => Ok(self.ask(tunnel)),
+            (TunnelReply::Login, _) => Err(TunnelFault::LoginRefused),
+            (TunnelReply::Reply(REPLY_BYTES), [SOCKS_VERSION, 0, _, kind, length]) => {
                 // The rest of the address, whose first byte is here, and the port.
                 let rest = match *kind {
                     ADDRESS_IPV4 => 3 + 2,
@@ -188,13 +188,13 @@ impl TunnelDialog {
                     ADDRESS_NAME => usize::from(*length) + 2,
                     _ => return Err(TunnelFault::NotSocks),
                 };
-                self.expected = Answer::Reply(REPLY_BYTES + rest);
+                self.expected = TunnelReply::Reply(REPLY_BYTES + rest);
                 Ok(TunnelStep::More)
             }
-            (Answer::Reply(REPLY_BYTES), [SOCKS_VERSION, code, ..]) => {
+            (TunnelReply::Reply(REPLY_BYTES), [SOCKS_VERSION, code, ..]) => {
                 Err(TunnelFault::Refused(*code))
             }
-            (Answer::Reply(_), [SOCKS_VERSION, 0, ..]) => Ok(TunnelStep::Up),
+            (TunnelReply::Reply(_), [SOCKS_VERSION, 0, ..]) => Ok(TunnelStep::Up),
             _ => Err(TunnelFault::NotSocks),
         }
     }
@@ -230,7 +230,7 @@ impl TunnelDialog {
         (head.status >= 300).then(|| refusal_of(head.status))
     }
 
-    fn send(&mut self, expected: Answer, bytes: Vec<u8>) -> TunnelStep {
+    fn send(&mut self, expected: TunnelReply, bytes: Vec<u8>) -> TunnelStep {
         self.expected = expected;
         self.received.clear();
         TunnelStep::Send(bytes)
@@ -254,7 +254,7 @@ impl TunnelDialog {
             }
         }
         out.extend(tunnel.port.to_be_bytes());
-        self.send(Answer::Reply(REPLY_BYTES), out)
+        self.send(TunnelReply::Reply(REPLY_BYTES), out)
     }
 }
 

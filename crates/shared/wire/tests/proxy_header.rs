@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use wire::proxy_header::{
-    Addresses, ClientTls, Command, HEADER_BYTES_MAX, Header, HeaderTooLong, HeaderV2, Likeness,
+    Addresses, ClientTls, Command, HEADER_BYTES_MAX, Header, HeaderGuess, HeaderTooLong, HeaderV2,
     Parsed, ProxyFault, Tlv, Version, kind, likeness, read, write_v1,
 };
 
@@ -290,13 +290,13 @@ fn what_does_not_fit_is_not_written_in_part() {
 #[test]
 fn headers_are_recognized_by_the_signature() {
     for bytes in [&b"PROXY "[..], b"PROXY TCP4 1", SIGNATURE, seed!("haproxy-v2")] {
-        assert_eq!(likeness(bytes), Likeness::Yes, "{bytes:?}");
+        assert_eq!(likeness(bytes), HeaderGuess::Yes, "{bytes:?}");
     }
     for bytes in [&b""[..], b"P", b"PROXY", b"\r", &SIGNATURE[..11]] {
-        assert_eq!(likeness(bytes), Likeness::Perhaps, "{bytes:?}");
+        assert_eq!(likeness(bytes), HeaderGuess::Perhaps, "{bytes:?}");
     }
     for bytes in [&b"\x16"[..], b"\x16\x03\x01", b"POST /", b"PROXYING", b"\r\n\r\nx", b"\x80"] {
-        assert_eq!(likeness(bytes), Likeness::No, "{bytes:?}");
+        assert_eq!(likeness(bytes), HeaderGuess::No, "{bytes:?}");
     }
 }
 

@@ -19,7 +19,7 @@ use crate::messages::{
     WantedCertificate,
 };
 use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
-use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
+use crate::schedule::{DueStep, KnownCertificate, ORDERS_TIME, RenewalSchedule};
 use crate::stored::{OpenOrder, SharedOrder};
 
 /// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
@@ -77,7 +77,7 @@ pub async fn run(
 
 struct Engine {
     say: Say,
-    entries: BTreeMap<String, Followed>,
+    entries: BTreeMap<String, TrackedEntry>,
     host_roots: Arc<String>,
     /// By the directory and the external account.
     accounts: HashMap<(String, Option<String>), SharedAccount>,
@@ -88,7 +88,7 @@ struct Engine {
 }
 
 /// An entry that is followed.
-struct Followed {
+struct TrackedEntry {
     entry: WantedCertificate,
     known: Vec<KnownCertificate>,
     schedule: RenewalSchedule,
@@ -178,9 +178,9 @@ impl Engine {
                         followed.schedule.hurry();
                     }
                     let known = entry.certificates.iter().map(known).collect();
-                    Followed { known, entry, ..followed }
+                    TrackedEntry { known, entry, ..followed }
                 }
-                None => Followed::new(entry),
+                None => TrackedEntry::new(entry),
             };
             self.entries.insert(followed.entry.name.clone(), followed);
         }
@@ -243,7 +243,7 @@ impl Engine {
         loads
     }
 
-    fn start(&mut self, name: &str, step: Step, now: u64) {
+    fn start(&mut self, name: &str, step: DueStep, now: u64) {
         let Some(followed) = self.entries.get_mut(name) else {
             return;
         };
@@ -266,7 +266,7 @@ impl Engine {
         let is_by_dns = followed.entry.challenge == ChallengeKind::Dns;
         let limit = if is_by_dns { DNS_TIME_MAX } else { DIALOG_TIME_MAX };
         let (task, stage) = match step {
-            Step::Revoke(chain) => {
+            DueStep::Revoke(chain) => {
                 followed.schedule.attempts(now);
                 let end = async move {
                     let found = within(DIALOG_TIME_MAX, dialog.revoke(&chain)).await;
@@ -274,7 +274,7 @@ impl Engine {
                 };
                 (self.dialogs.spawn(async { (owned, end.await) }), "revoking")
             }
-            Step::Look(key) => {
+            DueStep::Look(key) => {
                 let known = followed.known.iter().find(|one| one.key == key);
                 let id = known.map_or_else(String::new, |one| one.id.clone());
                 let end = async move {
@@ -283,7 +283,7 @@ impl Engine {
                 };
                 (self.dialogs.spawn(async { (owned, end.await) }), "asking when to renew")
             }
-            Step::Order(key, replaces) => {
+            DueStep::Order(key, replaces) => {
                 followed.schedule.begins(now);
                 let state = followed.schedule.to_text();
                 let is_stored = self.challenges.store(owned.clone(), state);
@@ -399,7 +399,7 @@ impl Engine {
     }
 }
 
-impl Followed {
+impl TrackedEntry {
     fn new(entry: WantedCertificate) -> Self {
         let stored = entry.state.as_ref().and_then(|state| RenewalSchedule::of_text(state));
         let mut schedule = stored.unwrap_or_default();
@@ -419,7 +419,7 @@ impl Followed {
         }
     }
 
-    fn next(&self, load: &AccountLoad, now: u64) -> Option<(u64, Step)> {
+    fn next(&self, load: &AccountLoad, now: u64) -> Option<(u64, DueStep)> {
         let WantedCertificate { name, keys, .. } = &self.entry;
         self.schedule.next(name, keys, &self.known, &load.orders, now)
     }

@@ -47,9 +47,9 @@ impl Default for RequestPlaces {
 
 /// A client of one authority, whose copies share a connection.
 #[derive(Clone)]
-pub(crate) struct AuthorityClient(Arc<Shared>);
+pub(crate) struct AuthorityClient(Arc<AuthorityConnection>);
 
-struct Shared {
+struct AuthorityConnection {
     /// The host of the directory, with its port if it is not 443.
     authority: String,
     host: String,
@@ -90,7 +90,7 @@ impl AuthorityClient {
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(AuthorityConnection {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(443),
             authority: authority.to_string(),
@@ -138,7 +138,7 @@ impl AuthorityClient {
         {
             return Ok(idle);
         }
-        let Shared { host, port, tls, .. } = &*self.0;
+        let AuthorityConnection { host, port, tls, .. } = &*self.0;
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(fault)?;
         let name = ServerName::try_from(host.clone()).map_err(fault)?;
         let stream = tls.connect(name, stream).await.map_err(of_handshake)?;

@@ -104,7 +104,7 @@ pub struct RenewalSchedule {
 
 /// A step that is due.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Step {
+pub enum DueStep {
     /// Ask the authority when the certificate of this kind of key should be renewed.
     Look(String),
     /// Order one for this kind of key; in place of the one with that identifier.
@@ -147,7 +147,7 @@ impl RenewalSchedule {
         certificates: &[KnownCertificate],
         account_orders: &[u64],
         now: u64,
-    ) -> Option<(u64, Step)> {
+    ) -> Option<(u64, DueStep)> {
         let steps = keys.iter().flat_map(|key| {
             let certificate = certificates.iter().find(|one| one.key == *key);
             let (at, order) = self.order(name, key, certificate, account_orders, now);
@@ -155,13 +155,13 @@ impl RenewalSchedule {
         });
         let revoked = self.to_revoke.iter().map(|chain| {
             let at = self.allowed(name, now).max(self.waits_until(now));
-            (at, Step::Revoke(chain.clone()))
+            (at, DueStep::Revoke(chain.clone()))
         });
         steps.flatten().chain(revoked).min()
     }
 
-    fn look(&self, certificate: &KnownCertificate, now: u64) -> Option<(u64, Step)> {
-        let step = || Step::Look(certificate.key.clone());
+    fn look(&self, certificate: &KnownCertificate, now: u64) -> Option<(u64, DueStep)> {
+        let step = || DueStep::Look(certificate.key.clone());
         if certificate.id.is_empty() || certificate.not_after <= now {
             return None;
         }
@@ -178,7 +178,7 @@ impl RenewalSchedule {
         certificate: Option<&KnownCertificate>,
         account_orders: &[u64],
         now: u64,
-    ) -> (u64, Step) {
+    ) -> (u64, DueStep) {
         let is_wanted = self.wanted.iter().any(|one| one == key);
         let mut at = match certificate {
             _ if is_wanted => 0,
@@ -199,7 +199,7 @@ impl RenewalSchedule {
             let suggested = self.renewals.get(key);
             suggested.is_some_and(|known| known.id == one.id && known.window.is_some())
         });
-        (at, Step::Order(key.to_owned(), replaced.map(|one| one.id.clone())))
+        (at, DueStep::Order(key.to_owned(), replaced.map(|one| one.id.clone())))
     }
 
     /// The end of the back-off after failures; 0 without one.
@@ -530,16 +530,16 @@ mod tests {
         let step = |schedule: &RenewalSchedule, now| {
             schedule.next("a", &keys(), std::slice::from_ref(&one), &[], now).unwrap()
         };
-        assert_eq!(step(&schedule, now).1, Step::Look(KEYS[0].to_owned()));
+        assert_eq!(step(&schedule, now).1, DueStep::Look(KEYS[0].to_owned()));
         schedule.suggested(KEYS[0], &one.id, Some((now + DAY, now + 2 * DAY)), Some(3), now);
         let (at, look) = step(&schedule, now);
-        assert_eq!((at, look), (now + LOOK_MIN, Step::Look(KEYS[0].to_owned())));
+        assert_eq!((at, look), (now + LOOK_MIN, DueStep::Look(KEYS[0].to_owned())));
         let at = order_at(&schedule, std::slice::from_ref(&one), now);
         assert!((now + DAY..now + 2 * DAY).contains(&at));
         // It revokes the certificate: at once.
         schedule.suggested(KEYS[0], &one.id, Some((now - 2, now - 1)), None, now);
         let (_, order) = step(&schedule, now);
-        assert_eq!(order, Step::Order(KEYS[0].to_owned(), Some(one.id.clone())));
+        assert_eq!(order, DueStep::Order(KEYS[0].to_owned(), Some(one.id.clone())));
         // A suggestion is for one certificate.
         let other = KnownCertificate { id: "other".to_owned(), ..one.clone() };
         assert!(order_at(&schedule, &[other], now) > now + 50 * DAY);
@@ -548,7 +548,7 @@ mod tests {
         assert!(order_at(&schedule, &[], now) > now);
         schedule.want(&keys());
         let (at, order) = schedule.order("a", KEYS[0], Some(&one), &[], now);
-        assert_eq!((at, order), (0, Step::Order(KEYS[0].to_owned(), None)));
+        assert_eq!((at, order), (0, DueStep::Order(KEYS[0].to_owned(), None)));
     }
 
     #[test]
@@ -562,10 +562,10 @@ mod tests {
             |schedule: &RenewalSchedule, now| schedule.next("a", &keys, known, &[], now).unwrap();
         schedule.want(&keys);
         schedule.revoke(["chain".to_owned()].into_iter());
-        assert_eq!(next(&schedule, now), (0, Step::Order(KEYS[0].to_owned(), None)));
+        assert_eq!(next(&schedule, now), (0, DueStep::Order(KEYS[0].to_owned(), None)));
         schedule.begins(now);
         schedule.has_succeeded(KEYS[0], now);
-        let revoke = Step::Revoke("chain".to_owned());
+        let revoke = DueStep::Revoke("chain".to_owned());
         assert_eq!(next(&schedule, now), (0, revoke.clone()));
         schedule.attempts(now);
         schedule.has_failed("503", None, now);
@@ -575,7 +575,7 @@ mod tests {
         let (at, step) = next(&schedule, now);
         assert!(at >= now + BACK_OFF_MIN && step == revoke, "{at}");
         schedule.is_revoked("chain");
-        assert!(!matches!(next(&schedule, now).1, Step::Revoke(_)));
+        assert!(!matches!(next(&schedule, now).1, DueStep::Revoke(_)));
     }
 
     #[test]
@@ -610,21 +610,21 @@ mod tests {
             let next = schedule.next(name, &keys(), certificates, &orders[recent..], now);
             match next.unwrap() {
                 (at, _) if at > now => drop(due.insert((at, index))),
-                (_, Step::Look(key)) => {
+                (_, DueStep::Look(key)) => {
                     let one: &KnownCertificate = &certificates[0];
                     let window = (one.not_before + 60 * DAY, one.not_before + 62 * DAY);
                     schedule.suggested(&key, &one.id, Some(window), Some(6 * HOUR), now);
                     looks.push(now);
                     due.insert((now, index));
                 }
-                (_, Step::Order(key, _)) => {
+                (_, DueStep::Order(key, _)) => {
                     schedule.begins(now);
                     schedule.has_succeeded(&key, now);
                     *certificates = vec![certificate(now, 90)];
                     orders.push(now);
                     due.insert((now, index));
                 }
-                (_, Step::Revoke(_)) => unreachable!("nobody has ordered that"),
+                (_, DueStep::Revoke(_)) => unreachable!("nobody has ordered that"),
             }
         }
         let most = |all: &[u64], time: u64| {

@@ -23,7 +23,7 @@ pub struct Options {
     pub check: Option<Box<CheckOptions>>,
     /// Time for which a server that came back up gets less than its whole share; zero = none.
     pub slow_start: Duration,
-    pub on_down: OnDown,
+    pub on_down: DownAction,
     /// Queue of connections that wait while all suitable servers have reached their limits.
     pub queue: QueueOptions,
 }
@@ -61,7 +61,7 @@ pub enum Balance {
 
 /// Treatment of open connections to a server that goes down or is disabled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum OnDown {
+pub enum DownAction {
     Close,
     Keep,
 }

@@ -19,9 +19,9 @@ pub struct Limit {
 
 /// Position of a connection in the queue: the lower, the earlier.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Turn(u64);
+pub struct QueuePosition(u64);
 
-impl Turn {
+impl QueuePosition {
     /// Turn of a newcomer, after all others.
     pub const NEWCOMER: Self = Self(u64::MAX);
 }
@@ -34,7 +34,7 @@ pub struct Places<O> {
     /// Limits of servers by the plan that is served now. Connections of an earlier plan may still
     /// wait.
     most: BTreeMap<u64, u32>,
-    queue: BTreeMap<Turn, Waiter<O>>,
+    queue: BTreeMap<QueuePosition, Waiter<O>>,
     next: u64,
 }
 
@@ -60,7 +60,7 @@ impl<O: Clone> Places<O> {
     pub fn set_limits(&mut self, limits: impl IntoIterator<Item = Limit>) -> Vec<O> {
         let limits = limits.into_iter();
         self.most = limits.map(|limit| (limit.server, limit.most)).collect();
-        let turns: Vec<Turn> = self.queue.keys().copied().collect();
+        let turns: Vec<QueuePosition> = self.queue.keys().copied().collect();
         let each = turns.into_iter();
         each.filter_map(|turn| {
             let waiter = self.queue.get(&turn)?;
@@ -76,7 +76,7 @@ impl<O: Clone> Places<O> {
 
     /// Reports whether the connection with this turn may take a place now: one is free, and no
     /// earlier connection waits for it.
-    pub fn has_room(&self, limit: Limit, turn: Turn) -> bool {
+    pub fn has_room(&self, limit: Limit, turn: QueuePosition) -> bool {
         let mut earlier = self.queue.range(..turn).map(|(_, waiter)| waiter);
         self.is_below(limit)
             && !earlier.any(|one| one.reserved.is_none() && one.is_suited_by(limit))
@@ -111,11 +111,16 @@ impl<O: Clone> Places<O> {
     }
 
     /// Joins the end of the queue; `None` if it is full.
-    pub fn join(&mut self, owner: O, suits: Vec<Limit>, length_max: usize) -> Option<Turn> {
+    pub fn join(
+        &mut self,
+        owner: O,
+        suits: Vec<Limit>,
+        length_max: usize,
+    ) -> Option<QueuePosition> {
         if self.queue.len() >= length_max {
             return None;
         }
-        let turn = Turn(self.next);
+        let turn = QueuePosition(self.next);
         self.next += 1;
         let waiter = Waiter { owner, suits, reserved: None };
         self.queue.insert(turn, waiter);
@@ -123,7 +128,7 @@ impl<O: Clone> Places<O> {
     }
 
     /// Updates the suitable servers of a waiting connection that has looked and found no room.
-    pub fn stay(&mut self, turn: Turn, suits: Vec<Limit>) {
+    pub fn stay(&mut self, turn: QueuePosition, suits: Vec<Limit>) {
         if let Some(waiter) = self.queue.get_mut(&turn) {
             waiter.suits = suits;
         }
@@ -131,13 +136,13 @@ impl<O: Clone> Places<O> {
 
     /// Takes the place that is reserved for this turn, which stays in the queue. A connection that
     /// gives the place back must [`Self::stay`] before, with the servers that are still suitable.
-    pub fn claim(&mut self, turn: Turn) -> Option<Limit> {
+    pub fn claim(&mut self, turn: QueuePosition) -> Option<Limit> {
         self.queue.get_mut(&turn)?.reserved.take()
     }
 
     /// Leaves the queue. A reserved place goes to the next owner, who is returned, to be woken.
     #[must_use = "the one that has got a place does not know it"]
-    pub fn leave(&mut self, turn: Turn) -> Option<O> {
+    pub fn leave(&mut self, turn: QueuePosition) -> Option<O> {
         let reserved = self.queue.remove(&turn)?.reserved?;
         self.give(reserved)
     }
@@ -177,16 +182,19 @@ mod tests {
         places.take(limit(0));
         let first = places.join("only the second", limits(0b010), 9).unwrap();
         let second = places.join("the first", limits(0b001), 9).unwrap();
-        assert!(!places.has_room(limit(0), Turn::NEWCOMER));
-        assert!(!places.has_room(limit(1), Turn::NEWCOMER), "the first in the queue waits for it");
+        assert!(!places.has_room(limit(0), QueuePosition::NEWCOMER));
+        assert!(
+            !places.has_room(limit(1), QueuePosition::NEWCOMER),
+            "the first in the queue waits for it"
+        );
         assert!(places.has_room(limit(1), first));
-        assert!(places.has_room(limit(2), Turn::NEWCOMER), "nobody waits for it");
+        assert!(places.has_room(limit(2), QueuePosition::NEWCOMER), "nobody waits for it");
         assert_eq!(places.give(limit(0)), Some("the first"));
-        assert!(!places.has_room(limit(0), Turn::NEWCOMER), "it is reserved");
+        assert!(!places.has_room(limit(0), QueuePosition::NEWCOMER), "it is reserved");
         assert_eq!(places.claim(second), Some(limit(0)));
         assert_eq!(places.leave(second), None);
         assert_eq!(places.give(limit(0)), None);
-        assert!(places.has_room(limit(0), Turn::NEWCOMER));
+        assert!(places.has_room(limit(0), QueuePosition::NEWCOMER));
     }
 
     #[test]
@@ -195,7 +203,7 @@ mod tests {
         let mut places = Places::default();
         places.take(limit(0));
         let turns = ["a", "b", "c"].map(|owner| places.join(owner, limits(0b001), 9).unwrap());
-        assert!(!places.has_room(more(9), Turn::NEWCOMER), "others wait for it");
+        assert!(!places.has_room(more(9), QueuePosition::NEWCOMER), "others wait for it");
         assert_eq!(places.set_limits([more(3)]), ["a", "b"]);
         assert_eq!(turns.map(|turn| places.claim(turn)), [Some(limit(0)), Some(limit(0)), None]);
         assert_eq!([0, 1].map(|served: usize| places.leave(turns[served])), [None; 2]);
@@ -204,7 +212,7 @@ mod tests {
         assert_eq!(places.give(limit(0)), None, "three were two too many");
         assert_eq!(places.give(limit(0)), Some("c"));
         assert!(places.set_limits([more(u32::MAX)]).is_empty());
-        assert!(places.has_room(limit(0), Turn::NEWCOMER));
+        assert!(places.has_room(limit(0), QueuePosition::NEWCOMER));
     }
 
     #[test]
@@ -245,7 +253,7 @@ mod tests {
     struct Model {
         places: Places<u64>,
         served: Vec<Limit>,
-        waiting: Vec<Turn>,
+        waiting: Vec<QueuePosition>,
         called: std::collections::BTreeSet<u64>,
     }
 
@@ -260,7 +268,7 @@ mod tests {
         }
 
         fn come(&mut self, mask: u8) {
-            let room = |one: &Limit| self.places.has_room(*one, Turn::NEWCOMER);
+            let room = |one: &Limit| self.places.has_room(*one, QueuePosition::NEWCOMER);
             if let Some(limit) = limits(mask).into_iter().find(room) {
                 self.places.take(limit);
                 self.served.push(limit);

@@ -11,7 +11,8 @@ use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
 use crate::server::{
-    Place, SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target, Tried,
+    DialTarget, Preference, SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Target,
+    TriedServers,
 };
 
 /// Servers of one service.
@@ -28,24 +29,24 @@ pub struct Pool {
 
 /// A connection that needs a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Pick {
+pub struct PickRequest {
     pub now: Instant,
     /// Key of the client, from [`affinity::key_of`]; used only by [`Balance::Source`].
     pub key: u64,
     /// Server that the connection belongs to, if known: chosen if no other has a better standing
     /// and it has room, whatever the balance.
     pub home: Option<ServerId>,
-    pub tried: Tried,
+    pub tried: TriedServers,
 }
 
 /// A server that was chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Picked {
+pub struct ChosenServer {
     pub server: usize,
     /// Address to dial. An owned copy; only that of a Unix socket's name allocates.
     pub address: Address,
-    /// Place to insert into [`Tried`] should the dial fail.
-    pub place: Place,
+    /// Place to insert into [`TriedServers`] should the dial fail.
+    pub place: DialTarget,
     /// Connection limit of the server, if any.
     pub limit: Option<Limit>,
     /// Whether the server has other addresses, for [`Pool::other_address`].
@@ -55,7 +56,7 @@ pub struct Picked {
 /// Result of a choice for a connection that needs a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Choice {
-    Picked(Picked),
+    Picked(ChosenServer),
     /// All suitable servers have reached these limits.
     Full(Vec<Limit>),
     Nothing,
@@ -113,8 +114,8 @@ impl Pool {
     /// Ordinary servers come first, then backup servers, then servers whose addresses are all
     /// ejected ([`Self::trial`] brings them back); among equals that have room the balance decides.
     /// If all of the best have no room, a worse one does not replace them. Looks at each server two
-    /// or three times and allocates nothing (but see [`Picked::address`] and [`Choice::Full`]).
-    pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
+    /// or three times and allocates nothing (but see [`ChosenServer::address`] and [`Choice::Full`]).
+    pub fn pick(&mut self, request: &PickRequest, has_room: impl Fn(Limit) -> bool) -> Choice {
         let tried = &request.tried;
         self.grow_shares(request.now);
         let standing = |index: usize, server: &Server| {
@@ -141,10 +142,10 @@ impl Pool {
 
     fn pick_eligible(
         &mut self,
-        request: &Pick,
+        request: &PickRequest,
         eligible: impl Fn(usize, &Server) -> bool,
-    ) -> Option<Picked> {
-        let Pick { now, key, tried, .. } = request;
+    ) -> Option<ChosenServer> {
+        let PickRequest { now, key, tried, .. } = request;
         let home = self.home(request, &eligible);
         let by_balance = |servers: &mut [Server]| match self.balance {
             Balance::LeastConnections => least_connections(servers, eligible),
@@ -159,7 +160,7 @@ impl Pool {
 
     /// Returns another address of a server that has not answered yet, to dial in parallel; none
     /// that was tried or ejected.
-    pub fn other_address(&self, server: usize, tried: &Tried) -> Option<Picked> {
+    pub fn other_address(&self, server: usize, tried: &TriedServers) -> Option<ChosenServer> {
         let chosen = self.servers.get(server)?;
         let taken = chosen.take_other(server, tried).filter(|_| !tried.is_full())?;
         Some(picked(server, chosen, taken))
@@ -167,7 +168,7 @@ impl Pool {
 
     /// Returns an ejected address whose trial is due, to dial in parallel with one that is up, so
     /// that nobody waits for it. Each is returned once per ejection time.
-    pub fn trial(&mut self, now: Instant, tried: &Tried) -> Option<Picked> {
+    pub fn trial(&mut self, now: Instant, tried: &TriedServers) -> Option<ChosenServer> {
         let ejection_time = self.passive.ejection_time;
         let mut servers = self.servers.iter_mut().enumerate();
         servers.find_map(|(index, server)| {
@@ -176,7 +177,11 @@ impl Pool {
         })
     }
 
-    fn home(&self, request: &Pick, eligible: impl Fn(usize, &Server) -> bool) -> Option<usize> {
+    fn home(
+        &self,
+        request: &PickRequest,
+        eligible: impl Fn(usize, &Server) -> bool,
+    ) -> Option<usize> {
         let home = request.home?;
         let mut servers = self.servers.iter().enumerate();
         let (index, server) = servers.find(|(_, server)| server.id() == home)?;
@@ -185,21 +190,21 @@ impl Pool {
 
     /// Returns all addresses of all servers, whatever their state, for tasks that go to each. No
     /// limit of theirs is counted.
-    pub fn all_addresses(&self) -> impl Iterator<Item = Picked> {
+    pub fn all_addresses(&self) -> impl Iterator<Item = ChosenServer> {
         let servers = self.servers.iter().enumerate();
         servers.flat_map(|(index, server)| {
             let addresses = server.addresses.iter().enumerate();
-            addresses.map(move |(at, one)| Picked {
+            addresses.map(move |(at, one)| ChosenServer {
                 server: index,
                 address: one.address.clone(),
-                place: Place { server: index as u16, address: at as u16 },
+                place: DialTarget { server: index as u16, address: at as u16 },
                 limit: None,
                 has_others: false,
             })
         })
     }
 
-    /// Returns a server's id for [`Pick::home`]; `None` if there is no such server.
+    /// Returns a server's id for [`PickRequest::home`]; `None` if there is no such server.
     pub fn id(&self, server: usize) -> Option<ServerId> {
         self.servers.get(server).map(Server::id)
     }
@@ -279,7 +284,7 @@ impl Pool {
     }
 
     /// Sets an operator's weight for a server, 0 included, or the configured one again. With 0,
-    /// only connections whose home is this server go there ([`Pick::home`]).
+    /// only connections whose home is this server go there ([`PickRequest::home`]).
     pub fn order_weight(&mut self, server: usize, weight: Option<u16>) {
         self.with(server, |server| server.order_weight(weight));
     }
@@ -317,8 +322,8 @@ impl Pool {
     }
 }
 
-fn picked(index: usize, server: &Server, (place, address): (Place, Address)) -> Picked {
-    Picked {
+fn picked(index: usize, server: &Server, (place, address): (DialTarget, Address)) -> ChosenServer {
+    ChosenServer {
         server: index,
         address,
         place,
@@ -329,8 +334,8 @@ fn picked(index: usize, server: &Server, (place, address): (Place, Address)) -> 
 
 fn best_standing(
     servers: &[Server],
-    standing: impl Fn(usize, &Server) -> Option<Standing>,
-) -> Option<Standing> {
+    standing: impl Fn(usize, &Server) -> Option<Preference>,
+) -> Option<Preference> {
     let all = servers.iter().enumerate();
     all.filter_map(|(index, server)| standing(index, server)).min()
 }
@@ -406,7 +411,7 @@ fn nearest(
 mod tests {
     use super::*;
     use crate::affinity::key_of;
-    use crate::options::{OnDown, QueueOptions, ServerOptions};
+    use crate::options::{DownAction, QueueOptions, ServerOptions};
     use crate::server::{Health, Record};
     use proptest::prelude::*;
     use std::net::SocketAddr;
@@ -438,7 +443,7 @@ mod tests {
             passive,
             check: None,
             slow_start: Duration::ZERO,
-            on_down: OnDown::Keep,
+            on_down: DownAction::Keep,
             queue: QueueOptions { length: 0, timeout: Duration::ZERO },
         }
     }
@@ -448,12 +453,12 @@ mod tests {
         pool(balance, &weights.iter().enumerate().map(server).collect::<String>())
     }
 
-    fn pick(pool: &mut Pool, now: Instant, key: u64, tried: Tried) -> Option<usize> {
-        picked(pool.pick(&Pick { now, key, home: None, tried }, |_| true))
+    fn pick(pool: &mut Pool, now: Instant, key: u64, tried: TriedServers) -> Option<usize> {
+        picked(pool.pick(&PickRequest { now, key, home: None, tried }, |_| true))
             .map(|picked| picked.server)
     }
 
-    fn picked(choice: Choice) -> Option<Picked> {
+    fn picked(choice: Choice) -> Option<ChosenServer> {
         match choice {
             Choice::Picked(picked) => Some(picked),
             Choice::Full(_) | Choice::Nothing => None,
@@ -461,7 +466,7 @@ mod tests {
     }
 
     fn picks(pool: &mut Pool, now: Instant, count: usize) -> Vec<usize> {
-        let one = |_| pick(pool, now, 0, Tried::new()).unwrap();
+        let one = |_| pick(pool, now, 0, TriedServers::new()).unwrap();
         (0..count).map(one).collect()
     }
 
@@ -508,7 +513,7 @@ mod tests {
     fn shares(pool: &mut Pool, begin: Instant, after: Duration) -> [usize; 2] {
         let now = begin + after;
         let picked: Vec<_> = (0..100u64)
-            .map(|client| pick(pool, now, affinity::mix(client), Tried::new()).unwrap())
+            .map(|client| pick(pool, now, affinity::mix(client), TriedServers::new()).unwrap())
             .collect();
         [0, 1].map(|server| picked.iter().filter(|one| **one == server).count())
     }
@@ -562,11 +567,11 @@ mod tests {
             let home = pool.id(1);
             pool.order_weight(1, Some(0));
             assert!(picks(&mut pool, now, 9).iter().all(|one| *one == 0), "{balance:?}");
-            let request = Pick { now, key: 7, home, tried: Tried::new() };
+            let request = PickRequest { now, key: 7, home, tried: TriedServers::new() };
             assert_eq!(picked(pool.pick(&request, |_| true)).unwrap().server, 1, "{balance:?}");
             assert_eq!((health(&pool, 1), pool.taken_out()), (Health::NoWeight, (1, 2)));
             pool.order_weight(0, Some(0));
-            assert_eq!(pick(&mut pool, now, 7, Tried::new()), None);
+            assert_eq!(pick(&mut pool, now, 7, TriedServers::new()), None);
             pool.order_weight(0, Some(1));
             pool.order_weight(1, None);
             assert_eq!((health(&pool, 1), pool.taken_out()), (Health::Up, (0, 2)));
@@ -589,7 +594,7 @@ mod tests {
             let mut first = 0;
             for client in 0..1000u64 {
                 let key = affinity::mix(client);
-                let picked = pick(&mut pool, now, key, Tried::new()).unwrap();
+                let picked = pick(&mut pool, now, key, TriedServers::new()).unwrap();
                 pool.opened(picked);
                 first += usize::from(picked == 0);
             }
@@ -604,10 +609,10 @@ mod tests {
             let mut pool = pool(balance, "unix:a unix:b<1 +unix:spare");
             let (b, spare) = (pool.id(1), pool.id(2));
             let of = |pool: &mut Pool, home, tried, has_room: bool| {
-                let request = Pick { now, key: 7, home, tried };
+                let request = PickRequest { now, key: 7, home, tried };
                 picked(pool.pick(&request, |_| has_room)).unwrap()
             };
-            let none = Tried::new();
+            let none = TriedServers::new();
             let at_home = of(&mut pool, b, none, true);
             assert_eq!(at_home.server, 1);
             (0..9).for_each(|_| assert_eq!(of(&mut pool, b, none, true).server, 1));
@@ -631,9 +636,9 @@ mod tests {
         for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::Source] {
             let mut pool = pool(balance, servers);
             let now = Instant::now();
-            let tried = Tried::new();
+            let tried = TriedServers::new();
             let mut with_room = |room: &[u32]| {
-                pool.pick(&Pick { now, key: 7, home: None, tried }, |limit| {
+                pool.pick(&PickRequest { now, key: 7, home: None, tried }, |limit| {
                     room.contains(&limit.most)
                 })
             };
@@ -663,7 +668,7 @@ mod tests {
         fail(&mut pool, 1, 3, now);
         assert_eq!(picks(&mut pool, now, 1), [1], "an ejected one is better than none");
         pool.set_disabled(1, true, now);
-        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        assert_eq!(pick(&mut pool, now, 0, TriedServers::new()), None);
         pool.set_disabled(0, false, now);
         assert_eq!(picks(&mut pool, now, 2), [0, 0]);
     }
@@ -674,8 +679,8 @@ mod tests {
         let addresses = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 80)));
         pool.set_target(0, &addresses.to_vec().into());
         let now = Instant::now();
-        let mut tried = Tried::new();
-        let first = picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true));
+        let mut tried = TriedServers::new();
+        let first = picked(pool.pick(&PickRequest { now, key: 0, home: None, tried }, |_| true));
         tried.insert(first.unwrap().place);
         assert!(pool.other_address(0, &tried).is_some());
         pool.set_disabled(0, true, now);
@@ -706,7 +711,8 @@ mod tests {
         assert_eq!(health(&pool, 0), Health::Ejected);
         let due = start + EJECTION_TIME;
         assert_eq!(picks(&mut pool, due, 3), [1, 1, 1], "no connection waits");
-        let trial = |pool: &mut Pool, now| pool.trial(now, &Tried::new()).map(|one| one.server);
+        let trial =
+            |pool: &mut Pool, now| pool.trial(now, &TriedServers::new()).map(|one| one.server);
         let before = due - Duration::from_nanos(1);
         assert_eq!(trial(&mut pool, before), None);
         assert_eq!([0; 2].map(|_| trial(&mut pool, due)), [Some(0), None]);
@@ -737,7 +743,7 @@ mod tests {
         }
         pool.set_checked(0, &[ip(old), ip(kept)], now);
         assert_eq!(health(&pool, 0), Health::CheckedDown);
-        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        assert_eq!(pick(&mut pool, now, 0, TriedServers::new()), None);
         pool.set_target(0, &vec![new, kept].into());
         assert_eq!(health(&pool, 0), Health::Up, "the new one is not known to be down");
         assert!(pool.addresses_down(0).eq([&ip(kept)]));
@@ -763,24 +769,24 @@ mod tests {
         let mut pool = pool(Balance::Source, "app.example:80");
         let now = Instant::now();
         assert_eq!(health(&pool, 0), Health::Unresolved);
-        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        assert_eq!(pick(&mut pool, now, 0, TriedServers::new()), None);
         let addresses: Vec<SocketAddr> = ["192.0.2.1:80", "192.0.2.2:80", "192.0.2.3:80"]
             .map(|text| text.parse().unwrap())
             .into();
         pool.set_target(0, &addresses.clone().into());
         let next = |pool: &mut Pool, tried| {
-            picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true))
+            picked(pool.pick(&PickRequest { now, key: 0, home: None, tried }, |_| true))
         };
         for address in addresses.iter().chain(&addresses) {
-            let picked = next(&mut pool, Tried::new()).unwrap();
+            let picked = next(&mut pool, TriedServers::new()).unwrap();
             assert_eq!(picked.address, Address::Ip(*address));
         }
-        let mut tried = Tried::new();
+        let mut tried = TriedServers::new();
         let mut seen = Vec::new();
         while let Some(picked) = next(&mut pool, tried) {
             tried.insert(picked.place);
             seen.push(picked.address);
-            next(&mut pool, Tried::new());
+            next(&mut pool, TriedServers::new());
         }
         seen.sort();
         assert_eq!(seen, addresses.iter().copied().map(Address::Ip).collect::<Vec<_>>());
@@ -791,9 +797,9 @@ mod tests {
         let mut pool = pool(Balance::RoundRobin, "app.example:80 unix:a");
         let address = |last: u8| SocketAddr::from(([192, 0, 2, last], 80));
         pool.set_target(0, &(0..20).map(address).collect::<Vec<_>>().into());
-        let (now, mut tried, mut order) = (Instant::now(), Tried::new(), Vec::new());
+        let (now, mut tried, mut order) = (Instant::now(), TriedServers::new(), Vec::new());
         while let Some(picked) =
-            picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true))
+            picked(pool.pick(&PickRequest { now, key: 0, home: None, tried }, |_| true))
         {
             tried.insert(picked.place);
             order.push(picked.server);
@@ -829,7 +835,7 @@ mod tests {
             addresses: vec![SocketAddr::from(([192, 0, 2, last], 80))],
             record: Some(Record { priority, weight }),
         };
-        assert_eq!(pick(&mut pool, now, 0, Tried::new()), None);
+        assert_eq!(pick(&mut pool, now, 0, TriedServers::new()), None);
         pool.set_target(0, &target(1, u16::MAX, 1));
         pool.set_target(1, &target(2, 0, 3));
         pool.set_target(2, &target(3, 0, 1));
@@ -868,7 +874,7 @@ mod tests {
         let mut counts = [0u32; 4];
         for client in 0..100_000u32 {
             let key = key_of(Some(std::net::Ipv4Addr::from(client).into()));
-            counts[pick(&mut pool, Instant::now(), key, Tried::new()).unwrap()] += 1;
+            counts[pick(&mut pool, Instant::now(), key, TriedServers::new()).unwrap()] += 1;
         }
         for (count, weight) in counts.iter().zip(weights) {
             let error = f64::from(*count) / 100_000.0 - f64::from(weight) / 16.0;
@@ -912,7 +918,7 @@ mod tests {
             let lost = lost.index(weights.len());
             let now = Instant::now();
             let all = |pool: &mut Pool| -> Vec<Option<usize>> {
-                keys.iter().map(|key| pick(pool, now, *key, Tried::new())).collect()
+                keys.iter().map(|key| pick(pool, now, *key, TriedServers::new())).collect()
             };
             let before = all(&mut pool);
             check(&mut pool, lost, false, now);
@@ -941,7 +947,7 @@ mod tests {
                     continue;
                 }
                 let open: u64 = (0..weights.len()).map(|server| open_of(&pool, server)).sum();
-                let picked = pick(&mut pool, Instant::now(), 0, Tried::new()).unwrap();
+                let picked = pick(&mut pool, Instant::now(), 0, TriedServers::new()).unwrap();
                 let fair = open * u64::from(weights[picked]);
                 prop_assert!(open_of(&pool, picked) * total <= fair);
                 pool.opened(picked);
@@ -986,9 +992,9 @@ mod tests {
                     }
                     AddressEvent::Pass(seconds) => now += Duration::from_secs(seconds),
                     AddressEvent::Connect(dials) => {
-                        let mut tried = Tried::new();
+                        let mut tried = TriedServers::new();
                         for _ in 0..dials {
-                            let request = Pick { now, key: 0, home: None, tried };
+                            let request = PickRequest { now, key: 0, home: None, tried };
                             let choice = pool.pick(&request, |_| true);
                             let left = model.left(&tried_of(&tried, &pool));
                             let Some(one) = picked(choice) else {
@@ -1001,7 +1007,7 @@ mod tests {
                             prop_assert!(!is_out || left.iter().all(|one| model.is_out(one)));
                             tried.insert(one.place);
                         }
-                        while let Some(one) = pool.trial(now, &Tried::new()) {
+                        while let Some(one) = pool.trial(now, &TriedServers::new()) {
                             let Address::Ip(address) = one.address else { panic!("a name's") };
                             prop_assert!(model.is_trial_due(&address, now));
                             model.tried(&address, now);
@@ -1020,11 +1026,11 @@ mod tests {
         SocketAddr::from(([192, 0, server as u8, last], 80))
     }
 
-    fn tried_of(tried: &Tried, pool: &Pool) -> Vec<Address> {
+    fn tried_of(tried: &TriedServers, pool: &Pool) -> Vec<Address> {
         let mut all = Vec::new();
         for (server, one) in pool.servers.iter().enumerate() {
             for (number, one) in one.addresses.iter().enumerate() {
-                let place = Place { server: server as u16, address: number as u16 };
+                let place = DialTarget { server: server as u16, address: number as u16 };
                 all.extend(tried.has(place).then(|| one.address.clone()));
             }
         }

@@ -92,9 +92,9 @@ impl From<Vec<SocketAddr>> for Target {
 
 /// Rank of a server for a connection: the lowest comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Standing(u32);
+pub(crate) struct Preference(u32);
 
-impl Standing {
+impl Preference {
     /// Dialled before by this connection, at another address of its name.
     const AGAIN: u32 = 1;
     /// Factor of the record's priority.
@@ -214,13 +214,17 @@ impl Server {
 
     /// Returns the standing for a connection that has no reason of its own to use this server;
     /// `None` if it must not.
-    pub(crate) fn standing(&self, index: usize, tried: &Tried) -> Option<Standing> {
+    pub(crate) fn standing(&self, index: usize, tried: &TriedServers) -> Option<Preference> {
         self.standing_at_home(index, tried).filter(|_| self.weight_now() > 0)
     }
 
     /// Returns the standing for a connection whose home this server is, which a weight of 0 does
     /// not keep away; `None` if the server cannot be used.
-    pub(crate) fn standing_at_home(&self, index: usize, tried: &Tried) -> Option<Standing> {
+    pub(crate) fn standing_at_home(
+        &self,
+        index: usize,
+        tried: &TriedServers,
+    ) -> Option<Preference> {
         let untried = |(number, one): &(usize, &ServerAddress)| {
             one.is_usable() && !tried.has(place(index, *number))
         };
@@ -228,11 +232,11 @@ impl Server {
         let (_, first) = left.next().filter(|_| !self.disabled)?;
         let is_ejected = first.is_ejected() && left.all(|(_, one)| one.is_ejected());
         let flag = |is_so: bool, value| if is_so { value } else { 0 };
-        let again = flag(tried.has_server(index), Standing::AGAIN);
-        let backup = flag(self.backup, Standing::BACKUP);
-        let ejected = flag(is_ejected, Standing::EJECTED);
-        let priority = u32::from(self.priority) * Standing::PRIORITY;
-        Some(Standing(again | priority | backup | ejected))
+        let again = flag(tried.has_server(index), Preference::AGAIN);
+        let backup = flag(self.backup, Preference::BACKUP);
+        let ejected = flag(is_ejected, Preference::EJECTED);
+        let priority = u32::from(self.priority) * Preference::PRIORITY;
+        Some(Preference(again | priority | backup | ejected))
     }
 
     /// Returns the next address that the connection has not dialled: an ejected one only if no
@@ -241,9 +245,9 @@ impl Server {
         &mut self,
         index: usize,
         now: Instant,
-        tried: &Tried,
+        tried: &TriedServers,
         ejection_time: Duration,
-    ) -> Option<(Place, Address)> {
+    ) -> Option<(DialTarget, Address)> {
         let up = self.next(index, tried, ServerAddress::is_up);
         let number = up.or_else(|| self.next(index, tried, ServerAddress::is_usable))?;
         self.next_address = number + 1;
@@ -251,7 +255,11 @@ impl Server {
     }
 
     /// Returns another address, not ejected, for a connection that waits for one of this server.
-    pub(crate) fn take_other(&self, index: usize, tried: &Tried) -> Option<(Place, Address)> {
+    pub(crate) fn take_other(
+        &self,
+        index: usize,
+        tried: &TriedServers,
+    ) -> Option<(DialTarget, Address)> {
         let number = self.next(index, tried, ServerAddress::is_up)?;
         if self.disabled {
             return None;
@@ -265,9 +273,9 @@ impl Server {
         &mut self,
         index: usize,
         now: Instant,
-        tried: &Tried,
+        tried: &TriedServers,
         ejection_time: Duration,
-    ) -> Option<(Place, Address)> {
+    ) -> Option<(DialTarget, Address)> {
         if self.is_taken_out() {
             return None;
         }
@@ -279,7 +287,7 @@ impl Server {
     fn next(
         &self,
         index: usize,
-        tried: &Tried,
+        tried: &TriedServers,
         is_so: impl Fn(&ServerAddress) -> bool,
     ) -> Option<usize> {
         let count = self.addresses.len();
@@ -294,7 +302,7 @@ impl Server {
         number: usize,
         now: Instant,
         ejection_time: Duration,
-    ) -> Option<(Place, Address)> {
+    ) -> Option<(DialTarget, Address)> {
         let one = self.addresses.get_mut(number)?;
         one.dialled(now, ejection_time);
         Some((place(index, number), one.address.clone()))
@@ -398,8 +406,8 @@ impl Server {
     }
 }
 
-fn place(server: usize, address: usize) -> Place {
-    Place { server: server as u16, address: address as u16 }
+fn place(server: usize, address: usize) -> DialTarget {
+    DialTarget { server: server as u16, address: address as u16 }
 }
 
 /// An address of a server: its failed dials, its ejection, its check. A server has as many as its
@@ -483,19 +491,19 @@ pub const DIALS_MAX: usize = 8;
 
 /// Servers that one connection has dialled in vain, and at which of their addresses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Tried {
-    places: [Place; DIALS_MAX],
+pub struct TriedServers {
+    places: [DialTarget; DIALS_MAX],
     count: u8,
 }
 
 /// A server, and one of the addresses of its name.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Place {
+pub struct DialTarget {
     pub(crate) server: u16,
     pub(crate) address: u16,
 }
 
-impl Tried {
+impl TriedServers {
     pub fn new() -> Self {
         Self::default()
     }
@@ -517,12 +525,12 @@ impl Tried {
     }
 
     /// Reports whether a server was dialled at this address.
-    pub fn has(&self, place: Place) -> bool {
+    pub fn has(&self, place: DialTarget) -> bool {
         self.places().contains(&place)
     }
 
     /// Notes a dial, once. Dials beyond the limit are dropped: the pool picks nothing then.
-    pub fn insert(&mut self, place: Place) {
+    pub fn insert(&mut self, place: DialTarget) {
         if !self.has(place)
             && let Some(free) = self.places.get_mut(usize::from(self.count))
         {
@@ -532,7 +540,7 @@ impl Tried {
     }
 
     /// Forgets dials that were given up and had not failed.
-    pub fn remove(&mut self, places: &[Place]) {
+    pub fn remove(&mut self, places: &[DialTarget]) {
         for place in places {
             if let Some(at) = self.places().iter().position(|one| one == place) {
                 self.count -= 1;
@@ -541,7 +549,7 @@ impl Tried {
         }
     }
 
-    fn places(&self) -> &[Place] {
+    fn places(&self) -> &[DialTarget] {
         &self.places[..self.count()]
     }
 }

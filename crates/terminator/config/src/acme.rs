@@ -17,8 +17,8 @@ use wire::http::host_and_port;
 use zeroize::Zeroizing;
 
 use crate::files::bundle_of_host;
+use crate::resolver::{FileResolver, optional};
 use crate::settings::{AcmeChallenge, AcmeEntry, AcmeOptions, Password};
-use crate::shelf::{Shelf, optional};
 
 /// Most names in a certificate: Let's Encrypt's limit.
 const DOMAINS_MAX: usize = 100;
@@ -103,28 +103,28 @@ section! {
     }
 }
 
-/// Reads a front's certificates that ACME has issued so far. Records in `shelf.acme` which
+/// Reads a front's certificates that ACME has issued so far. Records in `resolver.acme` which
 /// certificate is to be ordered.
 pub(crate) fn certificates(
     written: &WrittenServiceAcme<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<(Vec<CertificateSource>, Placeholder)> {
-    let entry = entry(written, shelf)?;
+    let entry = entry(written, resolver)?;
     let mut certificates = Vec::new();
     for key in &entry.keys {
-        let file = shelf.acme_folder.join(certificate_file(&entry.name, key));
-        match shelf.files.read(&file) {
+        let file = resolver.acme_folder.join(certificate_file(&entry.name, key));
+        match resolver.files.read(&file) {
             Ok(pem) => {
                 let place = file.display().to_string();
                 certificates.push(CertificateSource::whole(&place, pem));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return shelf.unreadable(&written.at, &file, &error),
+            Err(error) => return resolver.unreadable(&written.at, &file, &error),
         }
     }
     let why = format!("there is no certificate yet for {} by ACME", entry.domains.join(", "));
     let placeholder = Placeholder { names: entry.domains.clone(), why };
-    shelf.acme.push(entry);
+    resolver.acme.push(entry);
     Some((certificates, placeholder))
 }
 
@@ -133,10 +133,10 @@ pub fn certificate_file(name: &str, key: &str) -> PathBuf {
     Path::new("certificates").join(format!("{name}.{key}.pem"))
 }
 
-fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<AcmeEntry> {
-    let roots = shelf.pem_files(&written.roots);
-    let eab = optional(written.eab.as_ref().map(|eab| external_account(eab, shelf)));
-    let challenge = challenge(&written.challenge, shelf);
+fn entry(written: &WrittenServiceAcme<'_>, resolver: &mut FileResolver<'_>) -> Option<AcmeEntry> {
+    let roots = resolver.pem_files(&written.roots);
+    let eab = optional(written.eab.as_ref().map(|eab| external_account(eab, resolver)));
+    let challenge = challenge(&written.challenge, resolver);
     if !written.accept_terms.value? {
         let hint = "read them at the authority, and write accept-terms = true";
         let message = "nothing is ordered without your consent to the terms";
@@ -206,7 +206,7 @@ fn entry_name(domains: &[String], directory: &str, keys: &[&str]) -> String {
     name
 }
 
-fn challenge(written: &WrittenChallenge<'_>, shelf: &Shelf<'_>) -> Option<AcmeChallenge> {
+fn challenge(written: &WrittenChallenge<'_>, resolver: &FileResolver<'_>) -> Option<AcmeChallenge> {
     let (is_http, dns) = (written.kind.value?, written.dns.value.as_ref()?);
     let Some(dns) = dns else {
         let message = "has no effect: no program is run";
@@ -217,11 +217,14 @@ fn challenge(written: &WrittenChallenge<'_>, shelf: &Shelf<'_>) -> Option<AcmeCh
         let message = "stands beside `dns`, which is another kind";
         return written.kind.fail(message, "take one of both out");
     }
-    Some(AcmeChallenge::Dns { hook: shelf.base.join(dns), timeout: written.timeout.value? })
+    Some(AcmeChallenge::Dns { hook: resolver.base.join(dns), timeout: written.timeout.value? })
 }
 
-fn external_account(eab: &WrittenEab<'_>, shelf: &mut Shelf<'_>) -> Option<(String, Password)> {
-    let (path, bytes) = shelf.secret(&eab.key, eab.key.value.as_ref()?)?;
+fn external_account(
+    eab: &WrittenEab<'_>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<(String, Password)> {
+    let (path, bytes) = resolver.secret(&eab.key, eab.key.value.as_ref()?)?;
     let key = str::from_utf8(&bytes).unwrap_or_default().trim();
     let of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=".contains(&byte);
     if key.is_empty() || !key.bytes().all(of_base64url) {
@@ -290,12 +293,12 @@ fn directory(value: &Value, _: &Key) -> Result<String, Problem> {
 }
 
 /// Returns the certificates to be ordered for the services that were read.
-pub(crate) fn options(shelf: &mut Shelf<'_>) -> AcmeOptions {
-    let entries = std::mem::take(&mut shelf.acme);
+pub(crate) fn options(resolver: &mut FileResolver<'_>) -> AcmeOptions {
+    let entries = std::mem::take(&mut resolver.acme);
     let bundle =
-        entries.iter().any(|one| one.roots.is_empty()).then(|| bundle_of_host(shelf.files));
+        entries.iter().any(|one| one.roots.is_empty()).then(|| bundle_of_host(resolver.files));
     let host_roots = bundle.flatten().map(|(place, pem)| PemSource { place, pem: pem.into() });
-    AcmeOptions { folder: shelf.acme_folder.clone(), entries, host_roots }
+    AcmeOptions { folder: resolver.acme_folder.clone(), entries, host_roots }
 }
 
 /// Returns the folder of `[acme]`, its only key.

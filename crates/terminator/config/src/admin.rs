@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use options::row::{boolean, path, row};
 use options::{Field, Key, Kind, Problem, Value, section, table};
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, UNIX_NAME_BYTES_MAX};
 
 use crate::log::{self, WrittenLog};
+use crate::resolver::FileResolver;
 use crate::settings::{AdminToken, ControlOptions};
-use crate::shelf::Shelf;
 
 section! {
     table("admin").absent("").example(r#"admin = { listen = "127.0.0.1:9090" }"#);
@@ -43,9 +43,9 @@ section! {
 pub(crate) fn control_options(
     admin: &WrittenAdmin<'_>,
     log: &WrittenLog<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ControlOptions> {
-    let token = admin_token(&admin.token, shelf);
+    let token = admin_token(&admin.token, resolver);
     let (listen, token) = (admin.listen.value?, token?);
     for place in [&*admin.hosts, &*admin.token, &*admin.insecure] {
         let message = "has no effect: `admin.listen` names no address";
@@ -62,9 +62,9 @@ pub(crate) fn control_options(
                     firewall keeps others away";
         return admin.listen.fail(message, hint);
     }
-    let outputs = log::outputs(log, shelf)?;
+    let outputs = log::outputs(log, resolver)?;
     let status_socket = admin.status_socket.value.clone()?;
-    let status_socket = status_socket.map(|path| shelf.base.join(path));
+    let status_socket = status_socket.map(|path| resolver.base.join(path));
     let length = status_socket.as_ref().map_or(0, |path| path.as_os_str().len());
     if length > UNIX_NAME_BYTES_MAX {
         let message =
@@ -84,10 +84,10 @@ pub(crate) fn control_options(
 
 fn admin_token(
     key: &Field<'_, Option<String>>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<AdminToken>> {
     let Some(path) = key.value.as_ref()? else { return Some(None) };
-    let (path, content) = shelf.secret(key, path)?;
+    let (path, content) = resolver.secret(key, path)?;
     let token = AdminToken::read(&content);
     if token.is_none() {
         let (least, most) = (AdminToken::CHARACTERS.start(), AdminToken::CHARACTERS.end());
@@ -124,7 +124,7 @@ fn admin_address(value: &Value, key: &Key) -> Result<SocketAddr, Problem> {
     let Value::Text(text) = value else {
         return Err(Problem::new(format!("is {}", value.kind())).hint(key.for_example()));
     };
-    let message = match text.parse().map(|Zoned(address)| address) {
+    let message = match text.parse().map(|AddressWithZone(address)| address) {
         Ok(Address::Ip(address)) => return Ok(address),
         Ok(Address::Unix(_)) => "is a Unix socket, but an IP address is wanted".to_owned(),
         Ok(Address::Inherited(_)) => {

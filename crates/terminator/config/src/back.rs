@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use backend::options::{Balance, OnDown, Options};
+use backend::options::{Balance, DownAction, Options};
 use options::quantity::{DAY, HOUR};
 use options::row::{boolean, duration, path, size, text};
 use options::{Field, KeyPlace, Nested, Tables, choice, section, table};
@@ -15,9 +15,9 @@ use static_files::options::Redirect;
 use wire::starttls::Dialect;
 
 use crate::back_tls::{WrittenBackTls, back_tls_options};
+use crate::resolver::{FileResolver, optional};
 use crate::server_check::{WrittenCheck, check_options};
 use crate::servers::{self, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer};
-use crate::shelf::{Shelf, optional};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 use crate::tunnel::{WrittenTunnel, tunnel_options};
 
@@ -44,9 +44,9 @@ section! {
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
         /// Whether a server's open connections are kept when it goes down or is disabled, or reset
         /// on both sides (`close`).
-        on_down: OnDown = choice![
-            "keep" => OnDown::Keep,
-            "close" => OnDown::Close,
+        on_down: DownAction = choice![
+            "keep" => DownAction::Keep,
+            "close" => DownAction::Close,
         ].default("keep").flag("on-down").example(r#"on-down = "close""#),
         queue: WrittenQueue<'a>,
         /// How a server is chosen: in turn, by fewest open connections, or by client address
@@ -119,12 +119,12 @@ section! {
 }
 
 /// Reads `service.back`, and the keys of `service.timeouts` that are for files. Relative paths
-/// begin at `shelf.base`.
+/// begin at `resolver.base`.
 pub(crate) fn back_options(
     back: &WrittenBack<'_>,
     times: &WrittenTimeouts<'_>,
     redirect: Option<Redirect>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<BackOptions> {
     let (has_files, is_redirected) = (back.files.is_some(), redirect.is_some());
     // Redirected requests have a timeout too.
@@ -142,9 +142,9 @@ pub(crate) fn back_options(
             let hint = "take one of them out, or make two services";
             files.at.fail(message, hint)
         }
-        (true, None) => servers_options(back, times, shelf).map(BackOptions::Servers),
+        (true, None) => servers_options(back, times, resolver).map(BackOptions::Servers),
         (false, files) if has_files || is_redirected => {
-            let options = files_options(files.as_ref(), times, redirect, &shelf.base);
+            let options = files_options(files.as_ref(), times, redirect, &resolver.base);
             for place in keys_of_servers(back) {
                 place.warn("has no effect: there are no servers", "take it out");
             }
@@ -216,7 +216,7 @@ fn index(written: &Field<'_, Vec<String>>) -> Option<Vec<String>> {
 fn servers_options(
     back: &WrittenBack<'_>,
     times: &WrittenTimeouts<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ServersOptions> {
     let servers = servers::server_list(&back.servers);
     let queue = servers::queue_options(&back.queue, servers.as_deref().unwrap_or_default());
@@ -227,9 +227,9 @@ fn servers_options(
         Some(written) => servers::send_proxy(written),
         None => Some(SendProxy::Off),
     };
-    let tunnel = optional(back.tunnel.as_ref().map(|one| tunnel_options(one, shelf)));
+    let tunnel = optional(back.tunnel.as_ref().map(|one| tunnel_options(one, resolver)));
     let servers = servers?;
-    let tls = tls(back, &servers, shelf);
+    let tls = tls(back, &servers, resolver);
     Some(ServersOptions {
         tls: tls?,
         affinity: back.affinity.value?.is_some(),
@@ -255,7 +255,7 @@ fn servers_options(
 fn tls(
     back: &WrittenBack<'_>,
     servers: &[backend::options::ServerOptions],
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<Box<BackTlsOptions>>> {
     let inside_tls = back.send_proxy.as_ref().map(|written| &written.inside_tls);
     let header_inside = inside_tls.map_or(Some(false), |key| key.value);
@@ -263,7 +263,7 @@ fn tls(
         (Some(tls), _) => {
             // The certificate's name is that of the host behind the proxies.
             let servers = if back.tunnel.is_some() { &[] } else { servers };
-            back_tls_options(tls, header_inside, servers, shelf)
+            back_tls_options(tls, header_inside, servers, resolver)
         }
         (None, Some(key)) if header_inside? => {
             let message = "has no effect: servers get plaintext";

@@ -12,7 +12,7 @@ use tls::options::{
 use wire::address::{Address, Endpoint};
 
 use crate::certificates::{Passphrase, holds_key, is_in_token, note_token_key, shown, word};
-use crate::shelf::{Shelf, Use};
+use crate::resolver::{FileResolver, PemUse};
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
@@ -106,13 +106,13 @@ pub(crate) fn back_tls_options(
     tls: &WrittenBackTls<'_>,
     header_inside: Option<bool>,
     servers: &[ServerOptions],
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<Box<BackTlsOptions>>> {
     if !tls.mode.value? {
         return Some(None);
     }
-    let verification = verification(tls, shelf);
-    let certificate = certificate(tls, shelf);
+    let verification = verification(tls, resolver);
+    let certificate = certificate(tls, resolver);
     let alpn = tls.alpn.value.clone();
     let (versions, suites) = (tls.versions.value.as_ref()?, suites(&tls.suites)?);
     let fit = suites_fit(&tls.suites, versions, &suites);
@@ -157,7 +157,7 @@ fn pin(value: &Value, key: &Key) -> Result<[u8; 32], Problem> {
 
 fn verification(
     tls: &WrittenBackTls<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<ServerVerification>> {
     if !tls.verify.value? {
         for list in [&tls.ca, &tls.crl] {
@@ -166,8 +166,8 @@ fn verification(
         }
         return Some(None);
     }
-    let authorities = shelf.authorities(&tls.ca);
-    let crls = shelf.pem_files(&tls.crl);
+    let authorities = resolver.authorities(&tls.ca);
+    let crls = resolver.pem_files(&tls.crl);
     Some(Some(ServerVerification {
         authorities: authorities?,
         are_of_host: !tls.ca.is_written(),
@@ -179,28 +179,28 @@ fn verification(
 /// Reads the certificate for authentication to servers; `Some(None)` if there is none.
 fn certificate(
     tls: &WrittenBackTls<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<CertificateSource>> {
     let Some(chain) = tls.certificate.value.as_ref()? else { return Some(None) };
-    let chain = shelf.base.join(chain);
+    let chain = resolver.base.join(chain);
     let mut passphrase = Passphrase::new(&tls.key_passphrase_file, &tls.key_passphrase_command)?;
-    let mut chain_pem = shelf.read(&tls.certificate, &chain);
+    let mut chain_pem = resolver.read(&tls.certificate, &chain);
     let key = tls.key.value.as_ref()?;
     let uri = key.as_deref().filter(|place| is_in_token(place));
-    let key = key.as_ref().filter(|_| uri.is_none()).map(|path| shelf.base.join(path));
+    let key = key.as_ref().filter(|_| uri.is_none()).map(|path| resolver.base.join(path));
     let key_pem = match &key {
         _ if let Some(uri) = uri => {
             let pin_keys = (&tls.key_passphrase_file, &tls.key_passphrase_command);
             let place = chain.display().to_string();
             let chain = (place.as_str(), chain_pem.as_deref()?);
-            Some(note_token_key(&tls.key, uri, chain, pin_keys, true, shelf)?)
+            Some(note_token_key(&tls.key, uri, chain, pin_keys, true, resolver)?)
         }
         Some(path) => {
-            let pem = shelf.read(&tls.key, path)?;
-            Some(passphrase.open(path, pem, shelf)?)
+            let pem = resolver.read(&tls.key, path)?;
+            Some(passphrase.open(path, pem, resolver)?)
         }
         None => {
-            chain_pem = Some(passphrase.open(&chain, chain_pem?, shelf)?);
+            chain_pem = Some(passphrase.open(&chain, chain_pem?, resolver)?);
             None
         }
     };
@@ -214,12 +214,12 @@ fn certificate(
     };
     if uri.is_none() && holds_key(&source) {
         match &key {
-            Some(path) => shelf.is_private(&tls.key, path),
-            None => shelf.is_private(&tls.certificate, &chain),
+            Some(path) => resolver.is_private(&tls.key, path),
+            None => resolver.is_private(&tls.certificate, &chain),
         }
     }
-    if let Some(inspector) = shelf.inspector {
-        let usage = (Use::ToServers, Severity::Error);
+    if let Some(inspector) = resolver.inspector {
+        let usage = (PemUse::ToServers, Severity::Error);
         let key = tls.key.is_written().then_some(&*tls.key);
         inspector.certificate((&tls.certificate, key), &source, usage);
     }

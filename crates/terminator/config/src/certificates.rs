@@ -21,8 +21,8 @@ use wire::pkcs11_uri::{Pkcs11Uri, Pkcs11UriFault, SCHEME};
 use zeroize::Zeroizing;
 
 use crate::certificate_folder::{self, FolderContents};
+use crate::resolver::{FileResolver, PemUse, optional, problem};
 use crate::settings::{PinOrigin, TokenKey};
-use crate::shelf::{Shelf, Use, optional, problem};
 
 section! {
     table("service.front.tls.certificates")
@@ -76,11 +76,11 @@ pub(crate) struct OwnCertificates {
 pub(crate) fn certificates(
     written: &Tables<'_, WrittenCertificate<'_>>,
     bad: BadCertificate,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<OwnCertificates> {
     let mut missing = Vec::new();
-    shelf.skipped = (bad == BadCertificate::Skip).then(Vec::new);
-    let entries = written.required().iter().filter(|entry| match missing_file(entry, shelf) {
+    resolver.skipped = (bad == BadCertificate::Skip).then(Vec::new);
+    let entries = written.required().iter().filter(|entry| match missing_file(entry, resolver) {
         Some(why) => {
             missing.push(why);
             false
@@ -88,8 +88,8 @@ pub(crate) fn certificates(
         None => true,
     });
     let entries: Vec<_> = entries.collect();
-    let read: Vec<_> = entries.into_iter().map(|entry| certificate(entry, shelf)).collect();
-    let skipped = shelf.skipped.take();
+    let read: Vec<_> = entries.into_iter().map(|entry| certificate(entry, resolver)).collect();
+    let skipped = resolver.skipped.take();
     let certificates: Vec<_> = match &skipped {
         Some(_) => read.into_iter().flatten().flatten().collect(),
         None => all(read.into_iter())?.into_iter().flatten().collect(),
@@ -108,44 +108,44 @@ pub(crate) fn certificates(
 }
 
 /// Reports that an entry's file is missing, if the service is to start without it.
-fn missing_file(entry: &WrittenCertificate<'_>, shelf: &mut Shelf<'_>) -> Option<String> {
-    let path = shelf.base.join(entry.chain.value.as_deref()?);
+fn missing_file(entry: &WrittenCertificate<'_>, resolver: &mut FileResolver<'_>) -> Option<String> {
+    let path = resolver.base.join(entry.chain.value.as_deref()?);
     let is_missing = entry.on_missing.value == Some(true)
-        && matches!(shelf.files.read(&path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        && matches!(resolver.files.read(&path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     is_missing.then(|| format!("there is no {}", path.display()))
 }
 
 fn certificate(
     entry: &WrittenCertificate<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Vec<CertificateSource>> {
-    let chain = shelf.base.join(entry.chain.value.as_deref()?);
-    if shelf.is_directory(&chain) {
+    let chain = resolver.base.join(entry.chain.value.as_deref()?);
+    if resolver.is_directory(&chain) {
         if entry.key.is_written() || entry.ocsp.is_written() {
             let message = format!("{} is a directory", chain.display());
             return entry.chain.fail(message, "a key or staple belongs to one file");
         }
-        return directory(entry, &chain, shelf);
+        return directory(entry, &chain, resolver);
     }
     let key = match entry.key.value.as_ref()? {
         Some(uri) if is_in_token(uri) => {
-            return in_token(entry, &chain, uri, shelf).map(|source| vec![source]);
+            return in_token(entry, &chain, uri, resolver).map(|source| vec![source]);
         }
-        Some(path) => Some(shelf.base.join(path)),
-        None => certificate_folder::key_beside(shelf.files, &chain),
+        Some(path) => Some(resolver.base.join(path)),
+        None => certificate_folder::key_beside(resolver.files, &chain),
     };
-    let ocsp = staple_file(entry, &chain, shelf)?;
+    let ocsp = staple_file(entry, &chain, resolver)?;
     let pair = PairFiles { chain, key, ocsp };
-    pair.read(entry, &mut passphrase_of(entry)?, shelf).map(|source| vec![source])
+    pair.read(entry, &mut passphrase_of(entry)?, resolver).map(|source| vec![source])
 }
 
 fn staple_file(
     entry: &WrittenCertificate<'_>,
     chain: &Path,
-    shelf: &Shelf<'_>,
+    resolver: &FileResolver<'_>,
 ) -> Option<StapleFile> {
     Some(match entry.ocsp.value.as_ref()? {
-        Some(path) => StapleFile::At(shelf.base.join(path)),
+        Some(path) => StapleFile::At(resolver.base.join(path)),
         None => StapleFile::IfThere(chain.with_extension("ocsp")),
     })
 }
@@ -155,33 +155,38 @@ fn in_token(
     entry: &WrittenCertificate<'_>,
     chain: &Path,
     uri: &str,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<CertificateSource> {
-    let ocsp = staple_file(entry, chain, shelf)?;
-    let chain_pem = shelf.read(&entry.chain, chain)?;
+    let ocsp = staple_file(entry, chain, resolver)?;
+    let chain_pem = resolver.read(&entry.chain, chain)?;
     let pin_keys = (&entry.key_passphrase_file, &entry.key_passphrase_command);
     let place = chain.display().to_string();
-    let reference = note_token_key(&entry.key, uri, (&place, &chain_pem), pin_keys, false, shelf)?;
+    let reference =
+        note_token_key(&entry.key, uri, (&place, &chain_pem), pin_keys, false, resolver)?;
     let source = CertificateSource {
         place,
         chain_pem,
         key_pem: Some(reference),
         key_place: Some(shown(uri)),
-        ocsp_der: ocsp.read(entry, shelf)?,
+        ocsp_der: ocsp.read(entry, resolver)?,
         holder: KeyHolder::default(),
     };
-    inspect(entry, &source, shelf);
+    inspect(entry, &source, resolver);
     Some(source)
 }
 
-fn inspect(entry: &WrittenCertificate<'_>, source: &CertificateSource, shelf: &Shelf<'_>) {
-    if let Some(inspector) = shelf.inspector {
-        let severity = match shelf.skipped {
+fn inspect(
+    entry: &WrittenCertificate<'_>,
+    source: &CertificateSource,
+    resolver: &FileResolver<'_>,
+) {
+    if let Some(inspector) = resolver.inspector {
+        let severity = match resolver.skipped {
             Some(_) => Severity::Warning,
             None => Severity::Error,
         };
         let key = entry.key.is_written().then_some(&*entry.key);
-        inspector.certificate((&entry.chain, key), source, (Use::Shown, severity));
+        inspector.certificate((&entry.chain, key), source, (PemUse::Shown, severity));
     }
 }
 
@@ -211,13 +216,13 @@ impl StapleFile {
     fn read(
         &self,
         entry: &WrittenCertificate<'_>,
-        shelf: &mut Shelf<'_>,
+        resolver: &mut FileResolver<'_>,
     ) -> Option<Option<Vec<u8>>> {
         optional(match self {
-            Self::At(path) => Some(shelf.read(&entry.ocsp, path)),
-            Self::IfThere(path) => match shelf.files.read(path) {
+            Self::At(path) => Some(resolver.read(&entry.ocsp, path)),
+            Self::IfThere(path) => match resolver.files.read(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => Some(shelf.unreadable(&entry.ocsp, path, &error)),
+                Err(error) => Some(resolver.unreadable(&entry.ocsp, path, &error)),
                 Ok(bytes) => Some(Some(bytes)),
             },
             Self::Nowhere => None,
@@ -230,18 +235,18 @@ impl PairFiles {
         self,
         entry: &WrittenCertificate<'_>,
         passphrase: &mut Passphrase<'_, '_>,
-        shelf: &mut Shelf<'_>,
+        resolver: &mut FileResolver<'_>,
     ) -> Option<CertificateSource> {
-        let chain_pem = shelf.read(&entry.chain, &self.chain);
+        let chain_pem = resolver.read(&entry.chain, &self.chain);
         let chain_pem = chain_pem.and_then(|pem| match &self.key {
-            None => passphrase.open(&self.chain, pem, shelf),
+            None => passphrase.open(&self.chain, pem, resolver),
             Some(_) => Some(pem),
         });
         let key_pem = self.key.as_ref().map(|path| {
-            let pem = shelf.read(&entry.key, path)?;
-            passphrase.open(path, pem, shelf)
+            let pem = resolver.read(&entry.key, path)?;
+            passphrase.open(path, pem, resolver)
         });
-        let ocsp_der = self.ocsp.read(entry, shelf);
+        let ocsp_der = self.ocsp.read(entry, resolver);
         let source = CertificateSource {
             place: self.chain.display().to_string(),
             chain_pem: chain_pem?,
@@ -252,9 +257,9 @@ impl PairFiles {
         };
         if holds_key(&source) {
             let place = if entry.key.is_written() { &*entry.key } else { &*entry.chain };
-            shelf.is_private(place, self.key.as_ref().unwrap_or(&self.chain));
+            resolver.is_private(place, self.key.as_ref().unwrap_or(&self.chain));
         }
-        inspect(entry, &source, shelf);
+        inspect(entry, &source, resolver);
         Some(source)
     }
 }
@@ -267,11 +272,11 @@ pub(crate) fn holds_key(source: &CertificateSource) -> bool {
 fn directory(
     entry: &WrittenCertificate<'_>,
     path: &Path,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Vec<CertificateSource>> {
-    let folder = match certificate_folder::look_through(shelf.files, path) {
+    let folder = match certificate_folder::look_through(resolver.files, path) {
         Ok(folder) => folder,
-        Err(error) => return shelf.unreadable(&entry.chain, path, &error),
+        Err(error) => return resolver.unreadable(&entry.chain, path, &error),
     };
     if [&folder.keyless, &folder.unfit].iter().all(|left| left.is_empty())
         && folder.found.is_empty()
@@ -292,7 +297,7 @@ fn directory(
         let problem = Problem::new(format!("{} is passed over: {why}", path.display()));
         entry.chain.say(severity, problem.hint(hint));
     }
-    if shelf.inspector.is_some() {
+    if resolver.inspector.is_some() {
         passed_over(entry, path, &folder);
     }
     if folder.found.is_empty() {
@@ -305,10 +310,10 @@ fn directory(
             key: one.key,
             ocsp: one.ocsp.map_or(StapleFile::Nowhere, StapleFile::At),
         };
-        pair.read(entry, &mut passphrase, shelf)
+        pair.read(entry, &mut passphrase, resolver)
     });
     let read: Vec<_> = read.collect();
-    if shelf.skipped.is_some() {
+    if resolver.skipped.is_some() {
         return Some(read.into_iter().flatten().collect());
     }
     all(read.into_iter())
@@ -362,7 +367,7 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         &mut self,
         path: &Path,
         pem: Vec<u8>,
-        shelf: &mut Shelf<'_>,
+        resolver: &mut FileResolver<'_>,
     ) -> Option<Vec<u8>> {
         let is_named = self.file.is_written() || self.command.is_written();
         if !is_named || !key::is_encrypted(&pem) {
@@ -370,19 +375,19 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         }
         let passphrase = match self.read.take() {
             Some(passphrase) => passphrase,
-            None => self.read_from(shelf)?,
+            None => self.read_from(resolver)?,
         };
         let opened = key::decrypt(&pem, &passphrase);
         self.read = Some(passphrase);
         match opened {
             Ok(opened) => {
-                shelf.files.replace(path, &opened);
+                resolver.files.replace(path, &opened);
                 Some(opened)
             }
             Err(fault) => {
                 let place = path.display().to_string();
                 let message = format!("the key in {place} {fault}");
-                shelf.fault(self.place(), &message, &fault.remedy(&place))
+                resolver.fault(self.place(), &message, &fault.remedy(&place))
             }
         }
     }
@@ -391,24 +396,24 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         if self.file.is_written() { self.file } else { self.command }
     }
 
-    fn read_from(&self, shelf: &mut Shelf<'_>) -> Option<Zeroizing<Vec<u8>>> {
+    fn read_from(&self, resolver: &mut FileResolver<'_>) -> Option<Zeroizing<Vec<u8>>> {
         let (mut passphrase, origin) = match self.file.value.as_ref()? {
             Some(path) => {
-                let (path, bytes) = shelf.secret(self.file, path)?;
-                shelf.files.forget(&path);
+                let (path, bytes) = resolver.secret(self.file, path)?;
+                resolver.files.forget(&path);
                 (bytes, path.display().to_string())
             }
             None => {
                 let mut words = self.command.value.clone()?;
                 let program = words.first_mut()?;
-                *program = shelf.base.join(&*program).display().to_string();
+                *program = resolver.base.join(&*program).display().to_string();
                 let program = program.clone();
-                match shelf.outputs.of(&words, shelf.files) {
+                match resolver.outputs.of(&words, resolver.files) {
                     Ok(output) => (output, program),
                     Err(error) => {
                         let message = format!("cannot have {program} write a passphrase: {error}");
                         let hint = "run it as the user that starts lariat, and see what it writes";
-                        return shelf.fault(self.command, &message, hint);
+                        return resolver.fault(self.command, &message, hint);
                     }
                 }
             }
@@ -419,7 +424,7 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         passphrase.truncate(bytes);
         if passphrase.is_empty() {
             let message = format!("{origin} gives an empty passphrase");
-            return shelf.fault(self.place(), &message, "its first line is the passphrase");
+            return resolver.fault(self.place(), &message, "its first line is the passphrase");
         }
         Some(passphrase)
     }
@@ -447,24 +452,24 @@ pub(crate) fn note_token_key(
     (chain, chain_pem): (&str, &[u8]),
     pin_keys: PinKeys<'_, '_>,
     signs_to_servers: bool,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Vec<u8>> {
     let parsed = match Pkcs11Uri::parse(uri) {
         Ok(parsed) => parsed,
         Err(fault) => return key.fail(fault.to_string(), hint(&fault)),
     };
-    let pin = pin_of(&parsed, pin_keys, shelf)?;
+    let pin = pin_of(&parsed, pin_keys, resolver)?;
     let Some((reference, public_key)) = reference_to_leaf(chain_pem) else {
         let message = format!("is in a token, and {chain} holds no certificate that can be read");
         return key.fail(message, "name the chain as PEM, leaf first");
     };
-    shelf.token_keys.push(TokenKey {
+    resolver.token_keys.push(TokenKey {
         place: chain.to_owned(),
         uri: uri.to_owned(),
         pin,
         public_key,
         signs_to_servers,
-        is_optional: shelf.skipped.is_some(),
+        is_optional: resolver.skipped.is_some(),
     });
     Some(reference.into_bytes())
 }
@@ -472,7 +477,7 @@ pub(crate) fn note_token_key(
 fn pin_of(
     uri: &Pkcs11Uri,
     (file, command): PinKeys<'_, '_>,
-    shelf: &Shelf<'_>,
+    resolver: &FileResolver<'_>,
 ) -> Option<PinOrigin> {
     let words = command.value.as_ref()?;
     let named = file.value.as_ref()?;
@@ -483,9 +488,9 @@ fn pin_of(
     }
     Some(match (&uri.pin_source, named, words.split_first()) {
         (Some(path), ..) => PinOrigin::File(PathBuf::from(path)),
-        (_, Some(path), _) => PinOrigin::File(shelf.base.join(path)),
+        (_, Some(path), _) => PinOrigin::File(resolver.base.join(path)),
         (.., Some((program, arguments))) => {
-            let program = shelf.base.join(program).display().to_string();
+            let program = resolver.base.join(program).display().to_string();
             PinOrigin::Command([&[program], arguments].concat())
         }
         _ => PinOrigin::Nowhere,

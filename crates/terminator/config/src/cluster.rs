@@ -7,13 +7,13 @@ use options::quantity::SECOND;
 use options::row::{count, duration, path, row, text};
 use options::{Key, Kind, Problem, Value, section, table};
 use session::mesh::MeshOptions;
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use tls::resumption::keys::SharedSecret;
 use wire::address::Address;
 
+use crate::resolver::{FileResolver, optional};
 use crate::resumption::shared_secret;
 use crate::settings::{ClusterOptions, PeerNetwork, PeersOptions};
-use crate::shelf::{Shelf, optional};
 use crate::store::{self, WrittenStore};
 
 const MS: Duration = Duration::from_millis(1);
@@ -106,21 +106,24 @@ section! {
 
 pub(crate) fn cluster_options(
     cluster: &WrittenCluster<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ClusterOptions> {
-    let secrets = secrets(cluster, shelf);
+    let secrets = secrets(cluster, resolver);
     let peers = cluster.peers.as_ref().map(peers_options);
     let store = cluster.store.as_ref();
-    let store = store.map(|store| store::store_options(store, shelf));
+    let store = store.map(|store| store::store_options(store, resolver));
     Some(ClusterOptions { secrets: secrets?, peers: optional(peers)?, store: optional(store)? })
 }
 
 /// Reads the secrets; the first one encrypts.
-fn secrets(cluster: &WrittenCluster<'_>, shelf: &mut Shelf<'_>) -> Option<Vec<SharedSecret>> {
+fn secrets(
+    cluster: &WrittenCluster<'_>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<Vec<SharedSecret>> {
     let own = &cluster.secret;
-    let mut secrets = vec![shared_secret(own, own.value.as_deref()?, shelf)?];
+    let mut secrets = vec![shared_secret(own, own.value.as_deref()?, resolver)?];
     for path in cluster.other_secrets.value.as_ref()? {
-        secrets.push(shared_secret(&cluster.other_secrets, path, shelf)?);
+        secrets.push(shared_secret(&cluster.other_secrets, path, resolver)?);
     }
     Some(secrets)
 }
@@ -205,7 +208,7 @@ fn multicast_network(multicast: &WrittenMulticast<'_>) -> Option<PeerNetwork> {
 
 fn ip_address(value: &Value, _: &Key) -> Result<SocketAddr, Problem> {
     let text = options::as_text(value)?;
-    let message = match text.parse().map(|Zoned(address)| address) {
+    let message = match text.parse().map(|AddressWithZone(address)| address) {
         Ok(Address::Ip(address)) => return Ok(address),
         Ok(Address::Unix(_)) => "is a Unix socket".to_owned(),
         Ok(Address::Inherited(_)) => "is a listening socket".to_owned(),

@@ -11,8 +11,8 @@ use tls::ech::{EchKeySource, ListedEchKey};
 use tls::resumption::keys::SharedSecret;
 use wire::address::Address;
 
+use crate::resolver::FileResolver;
 use crate::resumption::shared_secret;
-use crate::shelf::Shelf;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -47,7 +47,7 @@ pub(crate) fn ech_options(
     written: &WrittenEch<'_>,
     cluster: Vec<SharedSecret>,
     services: &[ServiceOptions],
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<EchOptions> {
     let public_name = match written.public_name.value.as_ref()? {
         NamePattern::Exact(name) => name.to_string(),
@@ -56,12 +56,12 @@ pub(crate) fn ech_options(
             return written.public_name.fail("is more than one name", hint);
         }
     };
-    let keys = key_source(written, cluster, shelf);
+    let keys = key_source(written, cluster, resolver);
     let hidden = written.services.value.clone()?;
     for name in &hidden {
         can_be_hidden(written, name, &public_name, &hidden, services)?;
     }
-    if let Some(inspector) = shelf.inspector {
+    if let Some(inspector) = resolver.inspector {
         let name = [NamePattern::Exact(public_name.as_str().into())];
         // Services with names are checked by their names.
         let others = services.iter().filter(|one| one.front.names.is_empty());
@@ -83,7 +83,7 @@ fn shares_address(service: &ServiceOptions, hidden: &[String], all: &[ServiceOpt
 fn key_source(
     written: &WrittenEch<'_>,
     cluster: Vec<SharedSecret>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<EchKeySource> {
     let secret = &written.secret;
     if written.keys.is_written() {
@@ -92,10 +92,10 @@ fn key_source(
         }
         let message = "has no effect on keys from files";
         written.rotate.warn_unless(false, message, "replace the files, then reload");
-        return listed(written, shelf);
+        return listed(written, resolver);
     }
     let secrets = match secret.value.as_ref()? {
-        Some(path) => vec![shared_secret(secret, path, shelf)?],
+        Some(path) => vec![shared_secret(secret, path, resolver)?],
         None if cluster.is_empty() => {
             let message = "is missing, and so are `keys` and `cluster.secret`";
             let hint = "DNS publishes keys of ECH, so that they have to outlive a restart: \
@@ -107,11 +107,11 @@ fn key_source(
     Some(EchKeySource::Derived { secrets, rotate_seconds: written.rotate.value?.as_secs() })
 }
 
-fn listed(written: &WrittenEch<'_>, shelf: &mut Shelf<'_>) -> Option<EchKeySource> {
+fn listed(written: &WrittenEch<'_>, resolver: &mut FileResolver<'_>) -> Option<EchKeySource> {
     let place = &written.keys;
     let mut keys = Vec::new();
     for path in place.value.as_ref()? {
-        let (path, bytes) = shelf.secret(place, path)?;
+        let (path, bytes) = resolver.secret(place, path)?;
         match ListedEchKey::read(&bytes) {
             Ok(key) => keys.push(key),
             Err(fault) => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fmt, thread};
 
 use serde::{Deserialize, Serialize};
-use sys::process::Brood;
+use sys::process::ProgramTree;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The host's files and properties that a configuration depends on.
@@ -377,7 +377,7 @@ fn output_within(deadline: Duration, words: &[String]) -> io::Result<Zeroizing<V
     let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-    let (brood, mut child) = Brood::start(&mut command)?;
+    let (program_tree, mut child) = ProgramTree::start(&mut command)?;
     let stdout = child.stdout.take();
     let (read, written) = mpsc::channel();
     // Closed after the maximum, or a program that never stops writing would never end.
@@ -386,12 +386,12 @@ fn output_within(deadline: Duration, words: &[String]) -> io::Result<Zeroizing<V
     let (ended, status) = mpsc::channel();
     thread::spawn(move || ended.send(child.wait()));
     let late = || {
-        brood.end();
+        program_tree.end();
         io::Error::other(format!("it took longer than {} s", deadline.as_secs()))
     };
     let status = status.recv_timeout(deadline).map_err(|_| late())??;
     let output = written.recv_timeout(LEFT_TIME_MAX).or_else(|_| {
-        brood.end();
+        program_tree.end();
         written.recv_timeout(LEFT_TIME_MAX)
     });
     let output = output.map_err(|_| io::Error::other("its output is held open by another"))??;

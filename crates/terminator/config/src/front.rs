@@ -10,13 +10,13 @@ use proxy::options::{
 use proxy::routes::NamePattern;
 use static_files::challenge::HttpChallenges;
 use static_files::options::Redirect;
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, Network};
 use wire::starttls::{Dialect, Policy};
 
 use crate::front_tls::{self, WrittenFrontTls};
+use crate::resolver::{FileResolver, networks_of};
 use crate::resumption::Tls13Choice;
-use crate::shelf::{Shelf, networks_of};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 use crate::tls_choices::protocol;
 
@@ -106,10 +106,10 @@ pub(crate) fn front_options(
     times: &WrittenTimeouts<'_>,
     has_back_tls: bool,
     tls13: Tls13Choice,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<FrontOptions> {
-    let allow = networks_of(&front.allow, shelf);
-    let deny = networks_of(&front.deny, shelf);
+    let allow = networks_of(&front.allow, resolver);
+    let deny = networks_of(&front.deny, resolver);
     let is_local = front.listen.value.iter().flatten().all(is_of_this_host);
     if front.ipv6_only.value == Some(true) {
         let has_all = front.listen.value.iter().flatten().any(Address::is_any_v6);
@@ -120,7 +120,7 @@ pub(crate) fn front_options(
     // other hosts.
     let may_be_plain =
         front.at.table().is_in_file() || front.redirect.is_written() || has_back_tls && is_local;
-    let (tls, ktls) = front_tls::front_tls_options(&front.tls, may_be_plain, tls13, shelf)?;
+    let (tls, ktls) = front_tls::front_tls_options(&front.tls, may_be_plain, tls13, resolver)?;
     Some(FrontOptions {
         listen: front.listen.value.clone()?,
         names: front.names.value.clone()?,
@@ -167,7 +167,7 @@ pub(crate) fn addresses(front: &WrittenFront<'_>) -> FrontOptions {
 }
 
 fn listen_address(value: &Value, key: &Key) -> Result<Address, Problem> {
-    match options::parse::<Zoned<Address>>(value, key)?.0 {
+    match options::parse::<AddressWithZone<Address>>(value, key)?.0 {
         Address::Inherited(name) if name.starts_with(KEPT_NAMES) => {
             let message = format!("\"fd:{name}\" is a name that Lariat gives its own descriptors");
             Err(Problem::new(message).hint("write another FileDescriptorName= in the socket unit"))

@@ -13,8 +13,8 @@ use tls::server::EARLY_DATA_BYTES_MIN;
 
 use crate::acme::{self, WrittenServiceAcme};
 use crate::certificates::{self, OwnCertificates, WrittenCertificate};
+use crate::resolver::FileResolver;
 use crate::resumption::Tls13Choice;
-use crate::shelf::Shelf;
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, PRESETS, Preset, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite,
     protocol, suites, suites_fit,
@@ -217,14 +217,14 @@ pub(crate) fn front_tls_options(
     tls: &WrittenFrontTls<'_>,
     may_be_plain: bool,
     tls13: Tls13Choice,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<(FrontTls, KtlsOptions)> {
     let mode =
         if may_be_plain && !tls.at.is_written() { FrontTlsMode::Off } else { tls.mode.value? };
     let as_it_comes = match mode {
         FrontTlsMode::Terminate => {
             let ktls = ktls_options(&tls.ktls);
-            let options = server_options(tls, tls13, shelf)?;
+            let options = server_options(tls, tls13, resolver)?;
             let ktls = ktls_fits(&tls.ktls, ktls?, &options)?;
             return Some((FrontTls::Terminate(Box::new(options)), ktls));
         }
@@ -268,20 +268,20 @@ fn ktls_fits(
 fn server_options(
     tls: &WrittenFrontTls<'_>,
     tls13: Tls13Choice,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ServerOptions> {
     let bad_certificate = tls.bad_certificate.value;
     let bad = bad_certificate.unwrap_or(BadCertificate::Refuse);
-    let certificates = own_certificates(tls, bad, shelf);
+    let certificates = own_certificates(tls, bad, resolver);
     let preset = tls.versions_and_suites.value;
     let versions = match preset.flatten() {
         Some(preset) if !tls.versions.is_written() => Some(preset.versions.to_vec()),
         _ => tls.versions.value.clone(),
     };
     let suites = suites(&tls.suites);
-    let client = client_verification(tls.client_certificates.as_ref(), shelf);
+    let client = client_verification(tls.client_certificates.as_ref(), resolver);
     let early_data = early_data(tls, tls13, versions.as_deref());
-    let revoked = shelf.pem_files(&tls.revoked);
+    let revoked = resolver.pem_files(&tls.revoked);
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(&tls.suites, versions, suites));
     let versions = versions?;
@@ -311,7 +311,7 @@ fn server_options(
         key_log: false,
         certificate_compression: tls.certificate_compression.value?,
     };
-    if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
+    if let (Some(preset), Some(_)) = (preset?, resolver.inspector) {
         departures(preset, tls, &options);
     }
     fit.and(Some(options))
@@ -321,17 +321,17 @@ fn server_options(
 fn own_certificates(
     tls: &WrittenFrontTls<'_>,
     bad: BadCertificate,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<OwnCertificates> {
     let Some(acme) = &tls.acme else {
-        return certificates::certificates(&tls.certificates, bad, shelf);
+        return certificates::certificates(&tls.certificates, bad, resolver);
     };
     let of_files = if tls.certificates.is_written() {
-        certificates::certificates(&tls.certificates, bad, shelf)
+        certificates::certificates(&tls.certificates, bad, resolver)
     } else {
         Some(OwnCertificates::default())
     };
-    let (by_acme, placeholder) = acme::certificates(acme, shelf)?;
+    let (by_acme, placeholder) = acme::certificates(acme, resolver)?;
     let mut own = of_files?;
     own.certificates.extend(by_acme);
     own.placeholder = own.certificates.is_empty().then_some(placeholder);
@@ -395,11 +395,11 @@ fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Session
 
 fn client_verification(
     written: Option<&WrittenClientCertificates<'_>>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ClientVerification> {
     let Some(written) = written else { return Some(ClientVerification::default()) };
-    let authorities = shelf.pem_files(&written.ca);
-    let crls = shelf.pem_files(&written.crl);
+    let authorities = resolver.pem_files(&written.ca);
+    let crls = resolver.pem_files(&written.crl);
     let client = ClientVerification {
         mode: written.mode.value?,
         authorities: authorities?,

@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 
 use import::Predecessor;
 use options::row::path;
-use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, section, table};
+use options::{
+    ForeignKeyName, Key, Nested, Node, Report, Section, Table, Tables, key, section, table,
+};
 
 use crate::acme::WrittenAcme;
 use crate::admin::WrittenAdmin;
@@ -69,8 +71,8 @@ pub static TABLE: Table = Table {
 
 /// Names of options in nginx, HAProxy, stunnel and hitch that differ from ours, each with our key
 /// for the same task, or for its beginning.
-fn foreign() -> &'static [Foreign] {
-    static ALL: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
+fn foreign() -> &'static [ForeignKeyName] {
+    static ALL: LazyLock<Vec<ForeignKeyName>> = LazyLock::new(|| {
         let mut all = Vec::new();
         for of in
             [Predecessor::Nginx, Predecessor::Haproxy, Predecessor::Stunnel, Predecessor::Hitch]
@@ -83,12 +85,14 @@ fn foreign() -> &'static [Foreign] {
                 let names = names.map(|name| name.trim_start_matches('-'));
                 let is_known = |name: &str| TABLE.keys.iter().any(|key| key.name() == name);
                 let names = names.filter(|name| name.len() > 1 && !is_known(name));
-                all.extend(names.map(|name| Foreign::new(name, of.title(), now)));
+                all.extend(names.map(|name| ForeignKeyName::new(name, of.title(), now)));
             }
         }
         all.retain(|one| one.now != "service");
         for (typed, now) in ELSEWHERE.lines().filter_map(|line| line.split_once(" = ")) {
-            all.extend(typed.split(", ").map(|typed| Foreign::new(typed, "other programs", now)));
+            all.extend(
+                typed.split(", ").map(|typed| ForeignKeyName::new(typed, "other programs", now)),
+            );
         }
         all
     });

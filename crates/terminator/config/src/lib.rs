@@ -18,12 +18,12 @@ mod front_tls;
 pub mod keys;
 mod log;
 mod process;
+mod resolver;
 mod resumption;
 mod server_check;
 mod servers;
 mod service;
 pub mod settings;
-mod shelf;
 mod source;
 mod store;
 mod timeouts;
@@ -34,7 +34,7 @@ mod tunnel;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use options::{Nested, Node, Section, Spot};
+use options::{Nested, Node, RawLocation, Section};
 use proxy::options::{FrontTls, Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
@@ -42,32 +42,32 @@ pub use acme::certificate_file;
 pub use files::{Disk, Files, Recorder, Recording};
 pub use front::KEPT_NAMES;
 pub use keys::TABLE;
-pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
+pub use options::{Diagnostic, FaultLocation, Key, Problem, Severity, nearest};
+pub use resolver::problem;
 pub use settings::{
     AcmeChallenge, AcmeEntry, AcmeOptions, AdminToken, ClusterOptions, ControlOptions,
     KeyLogOptions, LogDaemon, LogOutput, MessageForm, Password, PeerNetwork, PeersOptions,
     PinOrigin, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind, StoreOptions,
     TokenKey,
 };
-pub use shelf::problem;
-pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
+pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, TypedConfiguration};
 
 use admin::WrittenAdmin;
 use files::ProgramOutputs;
 use keys::WrittenConfiguration;
+use resolver::{FileResolver, Inspector, optional};
 use resumption::Tls13Choice;
-use shelf::{Inspector, Shelf, optional};
 use source::{report_about, root_of};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded {
+pub struct LoadedConfiguration {
     pub settings: Settings,
     pub warnings: Vec<Diagnostic>,
 }
 
 /// A configuration that may have errors.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inspected {
+pub struct InspectedConfiguration {
     /// Settings, as far as they can be read; `None` if too much is missing.
     pub settings: Option<Settings>,
     /// All diagnostics, in the order of their places.
@@ -80,12 +80,15 @@ pub struct Inspected {
 ///
 /// # Errors
 /// Fails with all errors and warnings of the configuration, in the order of their places.
-pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
+pub fn load(
+    source: &TypedConfiguration,
+    files: &mut dyn Files,
+) -> Result<LoadedConfiguration, Vec<Diagnostic>> {
     let (read, diagnostics) = read(source, (files, &mut ProgramOutputs::default()), None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     match read {
         Some(read) if !failed && read.is_whole => {
-            Ok(Loaded { settings: read.settings, warnings: diagnostics })
+            Ok(LoadedConfiguration { settings: read.settings, warnings: diagnostics })
         }
         _ => Err(diagnostics),
     }
@@ -93,14 +96,14 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 
 /// Reads a configuration and every file that it names, and inspects the files. Reports all errors
 /// at once.
-pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
+pub fn inspect(source: &TypedConfiguration, files: &mut dyn Files) -> InspectedConfiguration {
     let (inspector, mut outputs) = (Inspector::new(files), ProgramOutputs::default());
     let (read, diagnostics) = read(source, (&mut *files, &mut outputs), Some(&inspector));
     let settings = match read {
         Some(read) if read.is_whole => Some(read.settings),
         read => without_faults(source, (files, &mut outputs), read),
     };
-    Inspected { settings, diagnostics }
+    InspectedConfiguration { settings, diagnostics }
 }
 
 /// Settings, as far as they could be read.
@@ -118,7 +121,7 @@ const REMOVALS_MAX: usize = 8;
 /// only the host and the TLS library can see; else `first`, or the settings nearest to complete.
 /// Errors that follow from a removal are not reported.
 fn without_faults(
-    source: &Source,
+    source: &TypedConfiguration,
     (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
     first: Option<ConfigurationRead>,
 ) -> Option<Settings> {
@@ -126,8 +129,8 @@ fn without_faults(
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
         let report = report_about(source);
-        let mut shelf = Shelf::new(source.base(), (&mut *files, &mut *outputs), None);
-        match settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf) {
+        let mut resolver = FileResolver::new(source.base(), (&mut *files, &mut *outputs), None);
+        match settings(&WrittenConfiguration::of_root(&root, &report), &mut resolver) {
             Some(read) if read.is_whole => return Some(read.settings),
             read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
         }
@@ -139,16 +142,16 @@ fn without_faults(
 }
 
 fn read(
-    source: &Source,
+    source: &TypedConfiguration,
     (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
     inspector: Option<&Inspector>,
 ) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
-    let mut shelf = Shelf::new(source.base(), (files, outputs), inspector);
+    let mut resolver = FileResolver::new(source.base(), (files, outputs), inspector);
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
-        settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf)
+        settings(&WrittenConfiguration::of_root(&root, &report), &mut resolver)
     });
     (read, report.into_diagnostics())
 }
@@ -156,7 +159,7 @@ fn read(
 /// Makes a diagnostic of the host's finding about a key such as `process.user`, at the place where
 /// the key was written. A table of a list is named by its index: `service.0.back.files`.
 pub fn diagnose(
-    source: &Source,
+    source: &TypedConfiguration,
     severity: Severity,
     key: &str,
     problem: Problem,
@@ -166,7 +169,7 @@ pub fn diagnose(
 
 /// Makes diagnostics of many findings, in the order of their places; parses the text only once.
 pub fn diagnose_all(
-    source: &Source,
+    source: &TypedConfiguration,
     found: impl IntoIterator<Item = (Severity, String, Problem)>,
 ) -> Vec<Diagnostic> {
     let mut found = found.into_iter().peekable();
@@ -174,14 +177,14 @@ pub fn diagnose_all(
         return Vec::new();
     }
     // Errors of the text have been reported before.
-    let empty = || Node::empty(Spot::Nowhere);
+    let empty = || Node::empty(RawLocation::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
     let top = Section::top(&TABLE, &root, &report);
     for (severity, key, problem) in found {
         match top.find(&key) {
             Some(place) => place.say(severity, problem),
-            None => report.say(severity, &Spot::Nowhere, Some(&key), problem),
+            None => report.say(severity, &RawLocation::Nowhere, Some(&key), problem),
         }
     }
     report.into_diagnostics()
@@ -189,7 +192,7 @@ pub fn diagnose_all(
 
 /// Returns the key that names a certificate's file, as [`diagnose`] takes it, from the index of the
 /// service and the file's path. A folder names all files in it.
-pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> String {
+pub fn key_of_certificate(source: &TypedConfiguration, service: usize, file: &Path) -> String {
     let report = report_about(source);
     let list = format!("service.{service}.front.tls.certificates");
     let root = root_of(source, &report);
@@ -210,12 +213,12 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
 }
 
 /// Whether a key is written; the key's name has the form that [`diagnose`] takes.
-pub fn is_written(source: &Source, key: &str) -> bool {
+pub fn is_written(source: &TypedConfiguration, key: &str) -> bool {
     is_any_written(source, std::iter::once(key.to_owned()))
 }
 
 /// Whether one of these keys is written; their names have the form that [`diagnose`] takes.
-pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -> bool {
+pub fn is_any_written(source: &TypedConfiguration, mut keys: impl Iterator<Item = String>) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
         let top = Section::top(&TABLE, &root, &report);
@@ -226,7 +229,9 @@ pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -
 /// Returns the status socket that a configuration names; `None` = its default place. Checks nothing
 /// else and reads no other file, because the configuration may be half edited. Fails if errors hide
 /// the key, because then the right daemon is unknown.
-pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
+pub fn status_socket(
+    source: &TypedConfiguration,
+) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
     let (root, is_whole) = source::recovered(source, &report);
     let place = Section::top(&TABLE, &root, &report).at(const { &WrittenAdmin::KEY });
@@ -240,26 +245,26 @@ pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<
 
 fn settings(
     written: &WrittenConfiguration<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<ConfigurationRead> {
-    shelf.acme_folder = acme::folder(&written.acme, &shelf.base);
-    let mut services = services(written, shelf);
+    resolver.acme_folder = acme::folder(&written.acme, &resolver.base);
+    let mut services = services(written, resolver);
     let key_log =
-        process::key_log_options(written.process.key_log.as_ref(), &mut services.options, shelf);
-    let workers = process::worker_options(&written.workers, shelf);
-    let limits = process::limits(&written.limits, shelf);
+        process::key_log_options(written.process.key_log.as_ref(), &mut services.options, resolver);
+    let workers = process::worker_options(&written.workers, resolver);
+    let limits = process::limits(&written.limits, resolver);
     let log = log::lines(&written.log);
-    let process = key_log.and_then(|one| process::process_options(&written.process, one, shelf));
+    let process = key_log.and_then(|one| process::process_options(&written.process, one, resolver));
     let reload = process::reload_options(&written.reload);
-    let control = admin::control_options(&written.admin, &written.log, shelf);
+    let control = admin::control_options(&written.admin, &written.log, resolver);
     let sessions = resumption::session_options(&written.resumption.session_cache);
     let cluster = written.cluster.as_ref();
-    let cluster = optional(cluster.map(|one| cluster::cluster_options(one, shelf)));
+    let cluster = optional(cluster.map(|one| cluster::cluster_options(one, resolver)));
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
     let secrets: Vec<_> = secrets.collect();
     let ech = written.ech.as_ref();
-    let ech = ech.map(|one| ech::ech_options(one, secrets.clone(), &services.options, shelf));
-    let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);
+    let ech = ech.map(|one| ech::ech_options(one, secrets.clone(), &services.options, resolver));
+    let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, resolver);
     // The rest can still be checked.
     if let Some(control) = &control {
         admin_is_apart(&written.admin, control, &services.options);
@@ -272,7 +277,7 @@ fn settings(
     Some(ConfigurationRead {
         is_whole: services.are_whole,
         settings: Settings {
-            plane: Options {
+            data_plane: Options {
                 services: services.options,
                 ech: optional(ech)?,
                 workers: workers?,
@@ -285,8 +290,8 @@ fn settings(
             sessions: sessions?,
             tickets: tickets?,
             cluster: cluster?,
-            acme: acme::options(shelf),
-            token_keys: std::mem::take(&mut shelf.token_keys),
+            acme: acme::options(resolver),
+            token_keys: std::mem::take(&mut resolver.token_keys),
         },
     })
 }
@@ -298,10 +303,10 @@ struct Services {
     are_whole: bool,
 }
 
-fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Services {
+fn services(written: &WrittenConfiguration<'_>, resolver: &mut FileResolver<'_>) -> Services {
     let tables = written.service.required();
     let (tls13, group) = (written.resumption.tls13.value, written.resumption.group.value);
-    let read = |table| service::read(table, tls13.unwrap_or(Tls13Choice::Auto), shelf);
+    let read = |table| service::read(table, tls13.unwrap_or(Tls13Choice::Auto), resolver);
     let read: Vec<_> = tables.iter().map(read).collect();
     topology::names_differ(tables);
     let with_front = tables.iter().zip(&read).filter(|(_, one)| one.has_front);
@@ -317,7 +322,7 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
         }
     }
     topology::servers_are_no_loop(tables, &options);
-    topology::certificates_can_be_ordered(tables, &options, &shelf.acme);
+    topology::certificates_can_be_ordered(tables, &options, &resolver.acme);
     Services { options, are_whole }
 }
 
@@ -376,13 +381,13 @@ fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: 
 mod tests {
     use super::*;
 
-    fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
+    fn fault(source: &TypedConfiguration, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
         diagnose(source, Severity::Error, key, Problem::new(message).hint(hint))
     }
 
     #[test]
     fn a_fault_stands_where_its_key_was_written() {
-        let told = |source: &Source| {
+        let told = |source: &TypedConfiguration| {
             let faults = fault(source, "log.output", "has no directory", "make one");
             assert_eq!(faults.len(), 1);
             faults[0].to_string()
@@ -391,12 +396,12 @@ mod tests {
         for text in ["log = \"/x/y\"\n", "[log]\noutput = \"/x/y\"\n"] {
             let text = text.to_owned();
             let line = text.lines().count();
-            let told = told(&Source::of_text(place(), text));
+            let told = told(&TypedConfiguration::of_text(place(), text));
             assert!(told.starts_with("error: log.output: has no directory\n"), "{told}");
             assert!(told.contains(&format!("--> a.toml:{line}:")), "{told}");
             assert!(told.ends_with("hint: make one"), "{told}");
         }
-        let flags = Source::Flags(vec![("log".into(), "/x/y".into())]);
+        let flags = TypedConfiguration::Flags(vec![("log".into(), "/x/y".into())]);
         assert!(told(&flags).starts_with("error: --log: has no directory"));
     }
 
@@ -404,7 +409,7 @@ mod tests {
     fn a_status_socket_is_found_in_a_file_that_is_otherwise_wrong() {
         let found = |text: &str| {
             let (place, text) = ("/etc/lariat/a.toml".to_owned(), text.to_owned());
-            status_socket(&Source::of_text(place, text))
+            status_socket(&TypedConfiguration::of_text(place, text))
         };
         let path = |path: &str| Ok(Some(std::path::PathBuf::from(path)));
         assert_eq!(found("[admin]\nstatus-socket = '/run/a'\nx = 1\n"), path("/run/a"));
@@ -421,7 +426,7 @@ mod tests {
         for wrong in ["[admin]\nstatus-socket = 7\n", "[admin\n"] {
             assert_eq!(found(wrong).unwrap_err().len(), 1, "{wrong}");
         }
-        let flags = Source::Flags(vec![("status-socket".into(), "b".into())]);
+        let flags = TypedConfiguration::Flags(vec![("status-socket".into(), "b".into())]);
         assert_eq!(status_socket(&flags), path("b"));
     }
 
@@ -429,7 +434,7 @@ mod tests {
     fn a_fault_of_a_service_stands_in_that_service() {
         let text = "[[service]]\nname = \"a\"\nback.files = \"/a\"\n\n[[service]]\n\
                     back = { files = { root = \"/b\" } }\n";
-        let source = Source::of_text("a.toml", text);
+        let source = TypedConfiguration::of_text("a.toml", text);
         for (key, place) in [
             ("service.0.back.files.root", " --> a.toml:3:14\n"),
             ("service.1.back.files.root", " --> a.toml:6:27\n"),
@@ -438,7 +443,7 @@ mod tests {
             let told = fault(&source, key, "is not there", "make it")[0].to_string();
             assert!(told.contains(place), "{key}: {told}");
         }
-        let flags = Source::Flags(vec![("files".into(), "/x/y".into())]);
+        let flags = TypedConfiguration::Flags(vec![("files".into(), "/x/y".into())]);
         let told = fault(&flags, "service.0.back.files.root", "no", "make it")[0].to_string();
         assert!(told.starts_with("error: --files: no"), "{told}");
         assert!(is_written(&source, "service.1.back.files"));

@@ -3,11 +3,11 @@
 use options::row::{count, path, row, text};
 use options::{Key, Kind, Problem, Value, choice, section, table};
 use proxy::options::{Envelope, Facility, LineFormat, LogConnections, LogOptions};
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::Address;
 
+use crate::resolver::{FileResolver, optional};
 use crate::settings::{LogDaemon, LogOutput, MessageForm};
-use crate::shelf::{Shelf, optional};
 
 const SYSLOG: &str = "syslog";
 const JOURNALD: &str = "journald";
@@ -114,17 +114,17 @@ pub(crate) struct LogOutputs {
 }
 
 /// Reads the destinations of lines and messages.
-pub(crate) fn outputs(log: &WrittenLog<'_>, shelf: &Shelf<'_>) -> Option<LogOutputs> {
+pub(crate) fn outputs(log: &WrittenLog<'_>, resolver: &FileResolver<'_>) -> Option<LogOutputs> {
     let output = log.output.value.as_deref()?;
     let connections = match output {
         "stdout" => LogOutput::Stdout,
         "stderr" => LogOutput::Stderr,
-        SYSLOG => LogOutput::Daemon(log_daemon(log, DaemonWord::Syslog, shelf)?),
-        JOURNALD => LogOutput::Daemon(log_daemon(log, DaemonWord::Journald, shelf)?),
-        path => LogOutput::File(shelf.base.join(path)),
+        SYSLOG => LogOutput::Daemon(log_daemon(log, DaemonWord::Syslog, resolver)?),
+        JOURNALD => LogOutput::Daemon(log_daemon(log, DaemonWord::Journald, resolver)?),
+        path => LogOutput::File(resolver.base.join(path)),
     };
     let daemon = log.messages_output.value?;
-    let messages = optional(daemon.map(|daemon| log_daemon(log, daemon, shelf)))?;
+    let messages = optional(daemon.map(|daemon| log_daemon(log, daemon, resolver)))?;
     for (place, word, name) in [
         (&log.syslog.at, DaemonWord::Syslog, SYSLOG),
         (&*log.journald, DaemonWord::Journald, JOURNALD),
@@ -139,7 +139,11 @@ pub(crate) fn outputs(log: &WrittenLog<'_>, shelf: &Shelf<'_>) -> Option<LogOutp
     Some(LogOutputs { connections, message_form: log.messages.value?, messages })
 }
 
-fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Option<LogDaemon> {
+fn log_daemon(
+    log: &WrittenLog<'_>,
+    word: DaemonWord,
+    resolver: &FileResolver<'_>,
+) -> Option<LogDaemon> {
     if word == DaemonWord::Syslog {
         return Some(LogDaemon::Syslog {
             address: log.syslog.address.value.clone()?,
@@ -147,7 +151,7 @@ fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Opti
         });
     }
     let text = log.journald.value.as_deref()?;
-    let path = shelf.base.join(text.strip_prefix("unix:").unwrap_or(text));
+    let path = resolver.base.join(text.strip_prefix("unix:").unwrap_or(text));
     let address = format!("unix:{}", path.display());
     if let Err(error) = address.parse::<Address>() {
         let message = format!("{} {error}", path.display());
@@ -159,7 +163,7 @@ fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Opti
 fn syslog_address(value: &Value, key: &Key) -> Result<Address, Problem> {
     let example = || key.for_example();
     let text = options::as_text(value).map_err(|problem| problem.hint(example()))?;
-    match text.parse().map(|Zoned(address)| address) {
+    match text.parse().map(|AddressWithZone(address)| address) {
         Ok(Address::Ip(address)) if address.port() == 0 => {
             Err(Problem::new("has the port 0").hint("syslog over UDP is usually at port 514"))
         }

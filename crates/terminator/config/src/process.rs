@@ -7,11 +7,11 @@ use std::time::Duration;
 use options::quantity::{self, DAY};
 use options::row::{boolean, count, duration, networks, path, row, text};
 use options::{Field, Key, Kind, Problem, Value, choice, nearest, section, table};
-use proxy::options::{FrontTls, Limits, ServiceOptions, SourceLimits, WorkerOptions};
+use proxy::options::{FrontTls, ProcessLimits, ServiceOptions, SourceLimits, WorkerOptions};
 use wire::address::Network;
 
+use crate::resolver::{FileResolver, networks_of};
 use crate::settings::{KeyLogOptions, ProcessOptions, ReloadOptions, SandboxOptions};
-use crate::shelf::{Shelf, networks_of};
 
 /// Most threads: no host has more CPUs, so a larger number is a typo.
 const THREADS_MAX: u64 = 1024;
@@ -177,10 +177,10 @@ fn threads(value: &Value, _: &Key) -> Result<ThreadChoice, Problem> {
 
 pub(crate) fn worker_options(
     workers: &WrittenWorkers<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<WorkerOptions> {
     Some(WorkerOptions {
-        cpus: cpus(&workers.threads, &shelf.files.cpus(), shelf.files.parallelism())?,
+        cpus: cpus(&workers.threads, &resolver.files.cpus(), resolver.files.parallelism())?,
         backlog: workers.backlog.value?,
         fast_open: workers.fast_open.value?,
         file_threads: workers.file_threads.value?,
@@ -230,14 +230,17 @@ fn not_public() -> impl Iterator<Item = Network> {
     parsed.map(|network| network.expect("a network in CIDR notation"))
 }
 
-pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
+pub(crate) fn limits(
+    limits: &WrittenLimits<'_>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<ProcessLimits> {
     let source = &limits.per_source;
     let exempt = if source.exempt.is_written() {
-        networks_of(&source.exempt, shelf)
+        networks_of(&source.exempt, resolver)
     } else {
         Some(not_public().collect())
     };
-    Some(Limits {
+    Some(ProcessLimits {
         connections: limits.connections.value?,
         handshakes: limits.handshakes.value?,
         per_source: SourceLimits {
@@ -253,7 +256,7 @@ pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Optio
 pub(crate) fn process_options(
     process: &WrittenProcess<'_>,
     key_log: Option<KeyLogOptions>,
-    shelf: &Shelf<'_>,
+    resolver: &FileResolver<'_>,
 ) -> Option<ProcessOptions> {
     let ports = connect_ports(&process.connect_ports);
     let (sandbox, connect_ports) = (process.sandbox.value?, ports?);
@@ -272,7 +275,7 @@ pub(crate) fn process_options(
         connect_ports,
         drain: process.drain.value?,
         drain_delay: process.drain_delay.value?,
-        pid_file: process.pid_file.value.clone()?.map(|path| shelf.base.join(path)),
+        pid_file: process.pid_file.value.clone()?.map(|path| resolver.base.join(path)),
         key_log,
         key_process: process.key_process.value?,
     })
@@ -331,7 +334,7 @@ section! {
 pub(crate) fn key_log_options(
     written: Option<&WrittenKeyLog<'_>>,
     services: &mut [ServiceOptions],
-    shelf: &Shelf<'_>,
+    resolver: &FileResolver<'_>,
 ) -> Option<Option<KeyLogOptions>> {
     let Some(keys) = written else { return Some(None) };
     let chosen = names(&keys.services, services)?;
@@ -343,7 +346,7 @@ pub(crate) fn key_log_options(
         chosen.join(", ")
     );
     keys.at.warn(message, "take it out, and remove the file, when the fault is found");
-    let path = shelf.base.join(keys.path.value.as_ref()?);
+    let path = resolver.base.join(keys.path.value.as_ref()?);
     Some(Some(KeyLogOptions { path, services: chosen }))
 }
 

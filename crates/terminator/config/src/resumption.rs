@@ -10,7 +10,7 @@ use tls::resumption::keys::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use zeroize::Zeroizing;
 
-use crate::shelf::Shelf;
+use crate::resolver::FileResolver;
 
 section! {
     table("resumption")
@@ -104,9 +104,9 @@ pub(crate) fn session_options(cache: &WrittenSessionCache<'_>) -> Option<session
 pub(crate) fn ticket_options(
     tickets: &WrittenTickets<'_>,
     cluster: Vec<SharedSecret>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<TicketOptions> {
-    let keys = match ticket_keys(tickets, shelf)? {
+    let keys = match ticket_keys(tickets, resolver)? {
         KeySource::Own if !cluster.is_empty() => KeySource::Shared(cluster),
         keys => keys,
     };
@@ -119,11 +119,11 @@ pub(crate) fn ticket_options(
     })
 }
 
-fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+fn ticket_keys(tickets: &WrittenTickets<'_>, resolver: &mut FileResolver<'_>) -> Option<KeySource> {
     let secret = &tickets.secret;
     if !tickets.keys.is_written() {
         return Some(match secret.value.as_ref()? {
-            Some(path) => KeySource::Shared(vec![shared_secret(secret, path, shelf)?]),
+            Some(path) => KeySource::Shared(vec![shared_secret(secret, path, resolver)?]),
             None => KeySource::Own,
         });
     }
@@ -134,13 +134,16 @@ fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<Ke
         let message = "has no effect on keys from files";
         place.warn_unless(false, message, "rotate them in the files, then reload");
     }
-    listed_keys(&tickets.keys, shelf)
+    listed_keys(&tickets.keys, resolver)
 }
 
-fn listed_keys(listed: &Field<'_, Vec<String>>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
+fn listed_keys(
+    listed: &Field<'_, Vec<String>>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<KeySource> {
     let mut files = Vec::new();
     for path in listed.value.as_ref()? {
-        let (path, bytes) = shelf.secret(listed, path)?;
+        let (path, bytes) = resolver.secret(listed, path)?;
         files.push((path.display().to_string(), bytes));
     }
     let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {
@@ -158,16 +161,16 @@ fn listed_keys(listed: &Field<'_, Vec<String>>, shelf: &mut Shelf<'_>) -> Option
 pub(crate) fn shared_secret(
     key: &KeyPlace<'_>,
     path: &str,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<SharedSecret> {
-    let path = shelf.base.join(path);
-    let bytes = shelf.read(key, &path)?;
-    shelf.is_private(key, &path);
+    let path = resolver.base.join(path);
+    let bytes = resolver.read(key, &path)?;
+    resolver.is_private(key, &path);
     let hint = "make one with `openssl rand -base64 48`";
     let fault = |fault: KeyFileFault| key.refuse(fault.to_string(), hint);
     let secret = SharedSecret::read(&path.display().to_string(), bytes);
     let secret = secret.map_err(fault).ok()?;
-    shelf.files.replace(&path, &secret.for_workers());
+    resolver.files.replace(&path, &secret.for_workers());
     if secret.is_guessable() {
         let message = format!("can be guessed: {} is not random", path.display());
         key.warn(message, "make one with `openssl rand -hex 32`");

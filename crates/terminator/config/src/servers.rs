@@ -8,7 +8,7 @@ use options::quantity::{DAY, HOUR};
 use options::row::{boolean, count, duration, parsed};
 use options::{Field, Kind, Problem, Severity, Tables, all, choice, section, table};
 use proxy::options::{CertificateForm, ProxyTlvs, SendProxy, SourceAddress};
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::Endpoint;
 
 /// Most servers of a service: a connection remembers the servers it tried, and this many fit.
@@ -24,7 +24,7 @@ section! {
     pub(crate) struct WrittenServer<'a> {
         /// An IP address or host name with a port, `unix:/path`, abstract `unix:@name`, or
         /// `srv:_service._tcp.name` for the servers of SRV records (RFC 2782).
-        address: Zoned<Endpoint> = parsed(Kind::Endpoint)
+        address: AddressWithZone<Endpoint> = parsed(Kind::Endpoint)
             .example(r#"address = "app.internal:8080""#),
         /// The most servers that a `srv:` address stands for; records with the highest priority
         /// numbers are left out.
@@ -163,7 +163,7 @@ pub(crate) fn server_list(written: &Tables<'_, WrittenServer<'_>>) -> Option<Vec
 }
 
 fn server(written: &WrittenServer<'_>) -> Option<ServerOptions> {
-    let Zoned(mut endpoint) = written.address.value.clone()?;
+    let AddressWithZone(mut endpoint) = written.address.value.clone()?;
     if let Endpoint::Service { count, .. } = &mut endpoint {
         *count = written.instances.value?;
         let message = "has no effect: records say it (RFC 2782)";

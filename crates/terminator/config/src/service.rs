@@ -14,13 +14,13 @@ use tls::certificate::Certificate;
 use tls::client::pin_of;
 use tls::options::{ClientMode, ExpectedName, Tls13Sessions};
 use wire::address::Network;
-use wire::starttls::{Dialect, Policy, Sides};
+use wire::starttls::{Dialect, Policy, StarttlsSides};
 
 use crate::back::{self, WrittenBack};
 use crate::front::{self, WrittenFront};
 use crate::front_tls::WrittenFrontTls;
+use crate::resolver::FileResolver;
 use crate::resumption::Tls13Choice;
-use crate::shelf::Shelf;
 use crate::timeouts::{self, WrittenTimeouts};
 
 /// Longest name of a service: it is a label in every metric and a field in every line.
@@ -65,22 +65,22 @@ pub(crate) struct ServiceRead {
 pub(crate) fn read(
     written: &WrittenService<'_>,
     tls13: Tls13Choice,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> ServiceRead {
     let name = name(written);
     let (keys, times) = (&written.front, &written.timeouts);
     let redirect = keys.redirect.value;
-    let back = redirect.and_then(|one| back::back_options(&written.back, times, one, shelf));
+    let back = redirect.and_then(|one| back::back_options(&written.back, times, one, resolver));
     let servers = back.as_ref().and_then(BackOptions::servers);
     let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
-    let orders = shelf.acme.len();
-    let front = front::front_options(keys, times, has_back_tls, tls13, shelf);
-    for entry in shelf.acme.iter_mut().skip(orders) {
+    let orders = resolver.acme.len();
+    let front = front::front_options(keys, times, has_back_tls, tls13, resolver);
+    for entry in resolver.acme.iter_mut().skip(orders) {
         entry.service = written.name.value.clone().unwrap_or_default();
     }
     let has_front = front.is_some();
     let sides = front.clone().zip(back.clone());
-    let whole = sides.and_then(|sides| service_options(written, name, sides, shelf));
+    let whole = sides.and_then(|sides| service_options(written, name, sides, resolver));
     ServiceRead {
         is_whole: whole.is_some(),
         has_front,
@@ -105,7 +105,7 @@ fn service_options(
     written: &WrittenService<'_>,
     name: Option<String>,
     (mut front, mut back): (FrontOptions, BackOptions),
-    shelf: &Shelf<'_>,
+    resolver: &FileResolver<'_>,
 ) -> Option<ServiceOptions> {
     let keys = &written.front;
     if front.tls != FrontTls::Plain && keys.redirect.is_written() {
@@ -118,13 +118,13 @@ fn service_options(
     if matches!(back, BackOptions::Files(_)) {
         speaks_to_files(&keys.tls, &mut front)?;
     }
-    if let Some(inspector) = shelf.inspector {
+    if let Some(inspector) = resolver.inspector {
         inspector.names(&keys.names, &front, &front.names);
     }
     let starttls = starttls_options((keys, &written.back), &mut front, &back)?;
     let dialect = starttls.as_ref().map(|one| one.dialect);
     let timeouts = timeouts::timeouts(&written.timeouts, dialect);
-    if let (Some(dialect), true) = (dialect, shelf.inspector.is_some()) {
+    if let (Some(dialect), true) = (dialect, resolver.inspector.is_some()) {
         let side = match &keys.starttls {
             Some(keys) => ("front.starttls", &keys.at),
             None => ("back.starttls", &*written.back.starttls),
@@ -351,7 +351,7 @@ fn starttls_options(
     };
     Some(Some(Starttls {
         dialect,
-        sides: Sides { front: of_front.map(|(_, policy)| policy), back: of_back.is_some() },
+        sides: StarttlsSides { front: of_front.map(|(_, policy)| policy), back: of_back.is_some() },
         server_name,
         own_name: own_name(&back_keys.ehlo_name, of_back)?,
     }))

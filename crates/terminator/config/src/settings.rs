@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 /// All settings of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub plane: proxy::options::Options,
+    pub data_plane: proxy::options::Options,
     pub process: ProcessOptions,
     /// When the configuration is read again.
     pub reload: ReloadOptions,

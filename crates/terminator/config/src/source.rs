@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use options::{
-    Diagnostic, Entry, IncludedFile, Key, Node, Place, Problem, Report, Severity, Spot, Table,
-    Value, document, flags,
+    Diagnostic, Entry, FaultLocation, IncludedFile, Key, Node, Problem, RawLocation, Report,
+    Severity, Table, Value, document, flags,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::keys::TABLE;
 
 /// A configuration as it was typed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Source {
+pub enum TypedConfiguration {
     /// A TOML file. Relative paths in it and its included files begin at its directory.
     File {
         /// Path as it was given.
@@ -46,7 +46,7 @@ const INCLUDED_MAX: usize = 10_000;
 /// Maximum size of all texts of a configuration together.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-impl Source {
+impl TypedConfiguration {
     /// Makes a file of this path and text that includes no other.
     pub fn of_text(place: impl Into<String>, text: impl Into<String>) -> Self {
         let (included, variables) = (Vec::new(), BTreeMap::new());
@@ -91,7 +91,7 @@ fn alone(problem: Problem) -> Diagnostic {
         severity: Severity::Error,
         subject: None,
         message: problem.message,
-        place: Place::Nowhere,
+        place: FaultLocation::Nowhere,
         excerpt: None,
         hint: problem.hint,
     }
@@ -166,7 +166,7 @@ fn included(
     if report.errors() > 0 { Err(report.into_diagnostics()) } else { Ok(included) }
 }
 
-fn patterns(root: &Node) -> impl Iterator<Item = (&str, &Spot)> {
+fn patterns(root: &Node) -> impl Iterator<Item = (&str, &RawLocation)> {
     let list = root.get("include").map_or(&[][..], Node::elements);
     list.iter().filter_map(|node| match &node.value {
         Value::Text(pattern) => Some((pattern.as_str(), &node.spot)),
@@ -299,32 +299,32 @@ fn expanded(text: &str, variables: &BTreeMap<String, String>) -> Result<String, 
 }
 
 /// Makes a report about a source.
-pub(crate) fn report_about(source: &Source) -> Report<'_> {
+pub(crate) fn report_about(source: &TypedConfiguration) -> Report<'_> {
     match source {
-        Source::File { place, text, included, variables } => {
+        TypedConfiguration::File { place, text, included, variables } => {
             let report = Report::new(Some((place, text))).with_included(included).hiding(variables);
             if place == MADE_OF_OTHERS { report.by_origins() } else { report }
         }
-        Source::Flags(_) => Report::new(None),
+        TypedConfiguration::Flags(_) => Report::new(None),
     }
 }
 
 /// Returns the tree of a source; reports and returns `None` if one of its files is not TOML.
-pub(crate) fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
+pub(crate) fn root_of(source: &TypedConfiguration, report: &Report<'_>) -> Option<Node> {
     let (root, is_whole) = recovered(source, report);
     is_whole.then_some(root)
 }
 
 /// Returns the tree of the readable parts of a source, and whether that is all; reports the rest.
-pub(crate) fn recovered(source: &Source, report: &Report<'_>) -> (Node, bool) {
+pub(crate) fn recovered(source: &TypedConfiguration, report: &Report<'_>) -> (Node, bool) {
     let (included, variables) = match source {
-        Source::File { included, variables, .. } => (included, variables),
-        Source::Flags(flags) => {
+        TypedConfiguration::File { included, variables, .. } => (included, variables),
+        TypedConfiguration::Flags(flags) => {
             let flags = flags.iter().map(|(name, text)| (name.as_str(), text.as_str()));
             return (flags::parse(flags, &TABLE, report), true);
         }
     };
-    let mut root = Node::empty(Spot::Nowhere);
+    let mut root = Node::empty(RawLocation::Nowhere);
     let mut is_whole = true;
     for (number, (start, (_, text))) in report.files().enumerate() {
         let (part, is_part_whole) = document::recovered_from(start, text, report);

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::settings::{Password, StoreKind, StoreOptions};
 
-use crate::shelf::{Shelf, networks_of, password, problem};
+use crate::resolver::{FileResolver, networks_of, password, problem};
 use crate::tls_choices::RECOMMENDED_GROUPS;
 
 /// Ports of Redis and Valkey, and of their sentinels.
@@ -90,14 +90,14 @@ section! {
 
 pub(crate) fn store_options(
     store: &WrittenStore<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<StoreOptions> {
     let has_sentinel = store.sentinel.is_written();
     let port = if has_sentinel { SENTINEL_PORT } else { PORT };
     let url = store_url(&store.url, port);
-    let of_file = password(&store.password_file, shelf);
-    let sentinel_password = password(&store.sentinel_password_file, shelf);
-    let networks = networks_of(&store.networks, shelf);
+    let of_file = password(&store.password_file, resolver);
+    let sentinel_password = password(&store.sentinel_password_file, resolver);
+    let networks = networks_of(&store.networks, resolver);
     let nodes = store.nodes.value.as_ref()?.iter();
     let more: Vec<_> = nodes.filter_map(|text| node(text, port).ok()).collect();
     let (url, password) = (url?, of_file?);
@@ -121,7 +121,7 @@ pub(crate) fn store_options(
     store.ca.warn_unless(url.tls, message, "write rediss:// in `url`");
     let message = "have no effect: the store is one server, which names no other";
     store.networks.warn_unless(kind != StoreKind::Single, message, "take them out");
-    let tls = if url.tls { Some(client_options(store, shelf)?) } else { None };
+    let tls = if url.tls { Some(client_options(store, resolver)?) } else { None };
     Some(StoreOptions {
         nodes: std::iter::once(url.node).chain(more).collect(),
         kind,
@@ -155,8 +155,11 @@ fn node_text(value: &Value, _: &Key) -> Result<String, Problem> {
 }
 
 /// Returns the TLS options of a store: nodes must prove the host by which they were found.
-fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<ClientOptions> {
-    let authorities = shelf.authorities(&store.ca)?;
+fn client_options(
+    store: &WrittenStore<'_>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<ClientOptions> {
+    let authorities = resolver.authorities(&store.ca)?;
     let is_written = store.ca.is_written();
     if is_written {
         for concern in verify::concerns_of(&authorities) {

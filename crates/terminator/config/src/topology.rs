@@ -44,8 +44,8 @@ pub(crate) fn addresses_are_shared_well<'a>(
     for address in order {
         let sharers = &at[address];
         share(address, sharers);
-        let wishes = sharers.iter().map(|one| one.service.front.wish());
-        let overlaps = RouteTable::build(wishes.enumerate()).err().into_iter().flatten();
+        let selectors = sharers.iter().map(|one| one.service.front.selector());
+        let overlaps = RouteTable::build(selectors.enumerate()).err().into_iter().flatten();
         for overlap in overlaps.take(OVERLAPS_MAX) {
             report_overlap(address, sharers, &overlap);
         }

@@ -7,8 +7,8 @@ use options::{Kind, choice, section, table};
 use wire::address::{Address, Endpoint};
 use wire::tunnel::{SOCKS_TEXT_BYTES_MAX, Tunnel, TunnelLogin, TunnelProtocol};
 
+use crate::resolver::{FileResolver, password};
 use crate::settings::Password;
-use crate::shelf::{Shelf, password};
 
 section! {
     table("service.back.tunnel").group("Back")
@@ -43,9 +43,9 @@ section! {
 /// Reads `service.back.tunnel`.
 pub(crate) fn tunnel_options(
     written: &WrittenTunnel<'_>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Arc<Tunnel>> {
-    let login = login(written, shelf);
+    let login = login(written, resolver);
     let (host, port) = match written.to.value.clone()? {
         Endpoint::Address(Address::Ip(address)) => (address.ip().to_string(), address.port()),
         Endpoint::Name { host, port } => (host, port),
@@ -65,8 +65,11 @@ pub(crate) fn tunnel_options(
 }
 
 /// Reads the login; `Some(None)` if none is offered.
-fn login(written: &WrittenTunnel<'_>, shelf: &mut Shelf<'_>) -> Option<Option<TunnelLogin>> {
-    let of_file = password(&written.password_file, shelf)?;
+fn login(
+    written: &WrittenTunnel<'_>,
+    resolver: &mut FileResolver<'_>,
+) -> Option<Option<TunnelLogin>> {
+    let of_file = password(&written.password_file, resolver)?;
     let (protocol, user) = (written.protocol.value?, written.user.value.clone()?);
     let place =
         if written.password.is_written() { &written.password } else { &written.password_file };

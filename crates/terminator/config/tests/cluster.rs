@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::{Recording, Settings, Source};
+use config::{Recording, Settings, TypedConfiguration};
 use tls::resumption::KeySource;
 
 const SERVICE: &str = "
@@ -13,10 +13,10 @@ back = { servers = ['127.0.0.1:80'] }
 ";
 
 fn settings(text: &str) -> Settings {
-    load(&Source::of_text("lariat.toml", text))
+    load(&TypedConfiguration::of_text("lariat.toml", text))
 }
 
-fn load(source: &Source) -> Settings {
+fn load(source: &TypedConfiguration) -> Settings {
     let mut files = Recording::default();
     files.insert("site.pem", b"PEM".to_vec());
     files.insert("cluster.key", vec![7; 32]);
@@ -58,7 +58,7 @@ fn every_default_is_valid_when_written_out() {
             ("cluster-store", "redis://10.0.0.5"),
         ];
         let all = all.into_iter().chain(more);
-        Source::Flags(all.map(|(name, text)| (name.into(), text.into())).collect())
+        TypedConfiguration::Flags(all.map(|(name, text)| (name.into(), text.into())).collect())
     };
     let plain = load(&flags(None));
     let mut count = 0;

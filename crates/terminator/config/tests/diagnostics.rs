@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{Diagnostic, Recording, Source};
+use config::{Diagnostic, Recording, TypedConfiguration};
 
 /// Files that those in `bad/` include, each with errors of its own.
 const INCLUDED: [(&str, &str); 3] = [
@@ -37,7 +37,8 @@ fn files() -> Recording {
 fn answer(path: &Path) -> String {
     let (mut files, name) = (files(), Path::new(path.file_name().unwrap()));
     files.insert(name, std::fs::read(path).unwrap());
-    let loaded = Source::read(name, &mut files).and_then(|one| config::load(&one, &mut files));
+    let loaded =
+        TypedConfiguration::read(name, &mut files).and_then(|one| config::load(&one, &mut files));
     let diagnostics = match loaded {
         Ok(loaded) => loaded.warnings,
         Err(diagnostics) => diagnostics,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::{Recording, Source};
+use config::{Recording, TypedConfiguration};
 use proxy::options::ServiceOptions;
 
 /// Makes a service of mode `off` or with a certificate, and with these additional lines.
@@ -17,8 +17,8 @@ fn service(tls: &str, more: &str) -> ServiceOptions {
         "[[service]]\nfront.listen = ['[::]:443']\nfront.tls = {tls}\n\
          back.servers = ['10.0.0.1:80']\n{more}\n"
     );
-    let loaded = config::load(&Source::of_text(place, text), &mut files).unwrap();
-    loaded.settings.plane.services.into_iter().next().unwrap()
+    let loaded = config::load(&TypedConfiguration::of_text(place, text), &mut files).unwrap();
+    loaded.settings.data_plane.services.into_iter().next().unwrap()
 }
 
 const TERMINATED: &str = "{ certificates = ['site.pem'] }";

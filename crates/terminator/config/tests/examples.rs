@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config::{Files, Source};
+use config::{Files, TypedConfiguration};
 
 /// Files of which any below `certs/` exists; `certs/more/` is a directory.
 struct AllCertificates;
@@ -47,7 +47,7 @@ fn every_example_is_good() {
 
 fn assert_good(path: &Path, text: String) {
     let place = path.display().to_string();
-    match config::load(&Source::of_text(place, text), &mut AllCertificates) {
+    match config::load(&TypedConfiguration::of_text(place, text), &mut AllCertificates) {
         Ok(loaded) => assert_eq!(loaded.warnings, [], "{}", path.display()),
         Err(diagnostics) => panic!("{}", diagnostics[0]),
     }

@@ -2,16 +2,16 @@
 //! recommendation.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
-use config::{Recording, Severity, Source};
+use config::{Recording, Severity, TypedConfiguration};
 use tls::options::{Suites, Version};
 
-fn source(tls: &str) -> Source {
+fn source(tls: &str) -> TypedConfiguration {
     let text = format!(
         "[[service]]\nfront.listen = ['[::]:443']\nfront.tls.certificates = ['site.pem']\n\
          {tls}\nback.servers = ['127.0.0.1:80']\n"
     );
     let place = "lariat.toml".to_owned();
-    Source::of_text(place, text)
+    TypedConfiguration::of_text(place, text)
 }
 
 fn files() -> Recording {
@@ -33,7 +33,7 @@ fn notes(tls: &str) -> Vec<String> {
 fn a_recommendation_sets_what_is_not_written() {
     let versions = |tls: &str| {
         let loaded = config::load(&source(tls), &mut files()).unwrap();
-        let tls = loaded.settings.plane.services[0].front.terminated().unwrap();
+        let tls = loaded.settings.data_plane.services[0].front.terminated().unwrap();
         assert_eq!(tls.suites, Suites::Auto);
         assert_eq!(loaded.warnings, [], "notes are for who asks");
         (tls.version_min, tls.version_max)
@@ -113,7 +113,7 @@ fn one_fault_hides_no_other() {
              back.servers = ['127.0.0.1:80']\n{certificates}{fault}\n"
         );
         let place = "lariat.toml".to_owned();
-        let source = Source::of_text(place, text);
+        let source = TypedConfiguration::of_text(place, text);
         let inspected = config::inspect(&source, &mut files());
         let taken = |one: &config::Diagnostic| one.message.contains("already listened at by");
         let told = inspected.diagnostics.iter().filter(|one| taken(one)).count();
@@ -121,7 +121,7 @@ fn one_fault_hides_no_other() {
         let errors = inspected.diagnostics.iter().filter(|one| one.is_error());
         assert_eq!(errors.count(), 3, "{fault}: {:?}", inspected.diagnostics);
         let settings = inspected.settings.expect("what is left of it");
-        let tls = settings.plane.services[0].front.terminated();
+        let tls = settings.data_plane.services[0].front.terminated();
         assert_eq!(tls.unwrap().certificates.len(), 1, "{fault}");
         if fault.contains("somebody") {
             assert_eq!(settings.process.user.as_deref(), Some("somebody"));
@@ -141,11 +141,11 @@ fn errors_of_two(certificates: &str, servers: &str, listen: [&str; 2]) -> (Vec<S
          front.tls.certificates = ['x.pem']\nback.servers = ['127.0.0.1:444']\n"
     );
     let place = "lariat.toml".to_owned();
-    let inspected = config::inspect(&Source::of_text(place, text), &mut files());
+    let inspected = config::inspect(&TypedConfiguration::of_text(place, text), &mut files());
     let errors = inspected.diagnostics.into_iter();
     let errors = errors.filter(|one| one.is_error() && !one.message.contains(".pem"));
     let errors: Vec<_> = errors.map(|one| one.message).collect();
-    let services = inspected.settings.map(|settings| settings.plane.services);
+    let services = inspected.settings.map(|settings| settings.data_plane.services);
     (errors, services.is_some_and(|services| services.len() == 2))
 }
 

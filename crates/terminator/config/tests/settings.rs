@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backend::options::{Balance, CheckKind, HttpCheck};
-use config::{Loaded, Recording, Settings, Severity, Source};
+use config::{LoadedConfiguration, Recording, Settings, Severity, TypedConfiguration};
 use proptest::prelude::*;
 use proxy::options::{CertificateForm, KtlsMode, SendProxy, ServiceOptions};
 use tls::options::{
@@ -27,11 +27,11 @@ fn files() -> Recording {
     files
 }
 
-fn file(text: &str) -> Source {
-    Source::of_text("lariat.toml", text)
+fn file(text: &str) -> TypedConfiguration {
+    TypedConfiguration::of_text("lariat.toml", text)
 }
 
-fn load(source: &Source) -> Loaded {
+fn load(source: &TypedConfiguration) -> LoadedConfiguration {
     config::load(source, &mut files()).unwrap_or_else(|diagnostics| {
         let texts: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
         panic!("{}", texts.join("\n"));
@@ -43,7 +43,7 @@ fn settings(text: &str) -> Settings {
 }
 
 fn service(text: &str) -> ServiceOptions {
-    settings(text).plane.services.remove(0)
+    settings(text).data_plane.services.remove(0)
 }
 
 fn tls_of(service: &ServiceOptions) -> &ServerOptions {
@@ -150,12 +150,12 @@ fn early_data_for_files_may_be_replayed() {
 fn a_folder_begins_at_the_file() {
     let mut files = Recording::default();
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
-    let source = Source::of_text(
+    let source = TypedConfiguration::of_text(
         "/etc/lariat/lariat.toml",
         MINIMAL.replace(r#"servers = "127.0.0.1:80""#, r#"files = "data""#),
     );
     let settings = config::load(&source, &mut files).unwrap().settings;
-    let files = settings.plane.services[0].back.files().unwrap();
+    let files = settings.data_plane.services[0].back.files().unwrap();
     assert_eq!(files.folder, Some(PathBuf::from("/etc/lariat/data")));
 }
 
@@ -255,9 +255,9 @@ fn certificates_together_and_apart() {
 fn relative_paths_begin_at_the_file() {
     let mut files = Recording::default();
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
-    let source = Source::of_text("/etc/lariat/lariat.toml", MINIMAL);
+    let source = TypedConfiguration::of_text("/etc/lariat/lariat.toml", MINIMAL);
     let settings = config::load(&source, &mut files).unwrap().settings;
-    let certificate = &tls_of(&settings.plane.services[0]).certificates[0];
+    let certificate = &tls_of(&settings.data_plane.services[0]).certificates[0];
     assert_eq!(certificate.place, "/etc/lariat/site.pem");
 }
 
@@ -266,7 +266,7 @@ fn defaults_are_not_copied_without_end() {
     let service = |number| format!("[[service]]\nname = 's{number}'\n");
     let services: String = (0..1000).map(service).collect();
     let text = format!("[defaults]\nfront.deny = [{}]\n{services}", "'::1',".repeat(5000));
-    let source = Source::of_text("/etc/lariat/lariat.toml", text);
+    let source = TypedConfiguration::of_text("/etc/lariat/lariat.toml", text);
     let Err(faults) = config::load(&source, &mut Recording::default()) else {
         panic!("so many values are taken");
     };
@@ -298,10 +298,10 @@ fn files_are_included_variables_replaced_and_defaults_filled_in() {
     files.insert_variable("N", "3");
     files.insert_variable("NAME", "see");
     files.insert_variable("IDLE", "");
-    let source = Source::read("/l/lariat.toml".as_ref(), &mut files).unwrap();
+    let source = TypedConfiguration::read("/l/lariat.toml".as_ref(), &mut files).unwrap();
     let settings = config::load(&source, &mut files).unwrap().settings;
-    assert_eq!(settings.plane.workers.cpus.len(), 3);
-    let services = &settings.plane.services;
+    assert_eq!(settings.data_plane.workers.cpus.len(), 3);
+    let services = &settings.data_plane.services;
     let names: Vec<_> = services.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "see"]);
     let idle: Vec<_> = services.iter().map(|one| one.timeouts.idle.as_secs()).collect();
@@ -313,7 +313,8 @@ fn files_are_included_variables_replaced_and_defaults_filled_in() {
 
 #[test]
 fn workers_in_all_forms() {
-    let cpus = |value: &str| settings(&format!("workers = {value}\n{MINIMAL}")).plane.workers.cpus;
+    let cpus =
+        |value: &str| settings(&format!("workers = {value}\n{MINIMAL}")).data_plane.workers.cpus;
     assert_eq!(cpus("1"), [Some(0)]);
     // More threads than CPUs: none is pinned.
     assert_eq!(cpus("3"), [None, None, None]);
@@ -327,8 +328,8 @@ fn the_quota_of_a_control_group_bounds_the_workers() {
         let mut files = Recording::default();
         files.insert("/site.pem", b"PEM".to_vec());
         files.insert_cpus(vec![2, 3, 6], parallelism);
-        let source = Source::of_text("/lariat.toml", MINIMAL);
-        config::load(&source, &mut files).unwrap().settings.plane.workers.cpus
+        let source = TypedConfiguration::of_text("/lariat.toml", MINIMAL);
+        config::load(&source, &mut files).unwrap().settings.data_plane.workers.cpus
     };
     assert_eq!(cpus(3), [Some(2), Some(3), Some(6)]);
     assert_eq!(cpus(2), [None, None]);
@@ -419,10 +420,10 @@ back.files = "/data"
     ),
 ];
 
-fn flags(line: &str) -> Source {
+fn flags(line: &str) -> TypedConfiguration {
     let words: Vec<_> = line.split_whitespace().collect();
     let pairs = words.chunks_exact(2);
-    Source::Flags(
+    TypedConfiguration::Flags(
         pairs
             .map(|pair| (pair[0].trim_start_matches("--").to_owned(), pair[1].to_owned()))
             .collect(),
@@ -498,7 +499,7 @@ fn expired_lists_refuse_unless_they_are_accepted() {
         [("", ExpiredLists::Refuse), (" --client-crl-expired accept", ExpiredLists::Accept)]
     {
         let mut settings = load(&flags(&format!("{line}{more}"))).settings;
-        let front = settings.plane.services.remove(0).front;
+        let front = settings.data_plane.services.remove(0).front;
         assert_eq!(front.terminated().unwrap().client.expired_lists, expected, "{more}");
     }
 }
@@ -563,7 +564,7 @@ proptest! {
     fn no_flag_value_makes_it_panic(flag in 0..config::TABLE.keys.len(), value in ".{0,20}") {
         if let Some(flag) = config::TABLE.keys[flag].flag {
             let flags = vec![(flag.to_owned(), value)];
-            let _ = config::load(&Source::Flags(flags), &mut files());
+            let _ = config::load(&TypedConfiguration::Flags(flags), &mut files());
         }
     }
 }

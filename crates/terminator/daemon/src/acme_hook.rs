@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sys::process::Brood;
+use sys::process::ProgramTree;
 
 /// As much is kept of what a program writes.
 const OUTPUT_BYTES_MAX: u64 = 4 << 10;
@@ -44,7 +44,7 @@ impl Hook {
         ended.unwrap_or_else(|error| (false, format!("{}: {error}", self.program.display())))
     }
 
-    fn start(&self) -> io::Result<(Brood, Child, io::PipeReader)> {
+    fn start(&self) -> io::Result<(ProgramTree, Child, io::PipeReader)> {
         let (reader, writer) = io::pipe()?;
         let action = if self.presents { "present" } else { "cleanup" };
         // A bare name is one of the working directory, and no program of the search path.
@@ -59,13 +59,13 @@ impl Hook {
             ("CERTBOT_VALIDATION", &self.value),
         ]);
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let (brood, child) = Brood::start(&mut command)?;
-        Ok((brood, child, reader))
+        let (program_tree, child) = ProgramTree::start(&mut command)?;
+        Ok((program_tree, child, reader))
     }
 
     fn attend(
         &self,
-        (brood, mut child, output): (Brood, Child, io::PipeReader),
+        (program_tree, mut child, output): (ProgramTree, Child, io::PipeReader),
     ) -> io::Result<(bool, String)> {
         let (told, written) = mpsc::channel();
         thread::spawn(move || {
@@ -79,7 +79,7 @@ impl Hook {
         thread::spawn(move || drop(ended.send(child.wait())));
         let status = status.recv_timeout(self.timeout);
         // Whatever it has started ends with it.
-        brood.end();
+        program_tree.end();
         let bytes = written.recv_timeout(OUTPUT_TIME_MAX).unwrap_or_default();
         let output = String::from_utf8_lossy(&bytes).trim().to_owned();
         let end = match status {

@@ -16,7 +16,7 @@ use sys::channel::Channel;
 use sys::sandbox::{restrict_resolver_calls, restrict_to_reading};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::handover::{Fences, ProcessMessageForm, Secret, Sources};
+use crate::handover::{Confinement, ProcessMessageForm, Secret, SourceRights};
 use crate::messages;
 use crate::resolve;
 use crate::worker_process::sandbox;
@@ -32,7 +32,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum AcmeAsk {
     /// The first: give up these rights.
-    Enter(Fences),
+    Enter(Confinement),
     Order(AcmeOrder),
 }
 
@@ -54,14 +54,18 @@ pub(crate) fn run() -> ExitCode {
 fn serve() -> io::Result<()> {
     sandbox::begin(ACME_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
-    let fences = match next(&channel)? {
-        Some(AcmeAsk::Enter(fences)) => fences,
+    let confinement = match next(&channel)? {
+        Some(AcmeAsk::Enter(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the supervisor began with another order")),
         None => return Ok(()),
     };
     let enter_landlock = || restrict_to_reading(&resolve::readable());
-    let given_up =
-        sandbox::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls);
+    let given_up = sandbox::give_up_by(
+        &confinement,
+        SourceRights::Any,
+        enter_landlock,
+        restrict_resolver_calls,
+    );
     if let Err(message) = given_up {
         return say(&channel, &AcmeReply::Stuck(message));
     }

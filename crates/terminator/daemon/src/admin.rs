@@ -48,17 +48,19 @@ pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use paragraphs::acme_text;
 pub(crate) use servers::HealthReport;
-pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
+pub(crate) use state::{
+    AdminState, ServedLimits, ServedPlan, ServiceFacts, StartFacts, record_history,
+};
 pub(crate) use text::render_status_text;
 
 /// The sockets on which operators are served: the status socket, and the admin address.
-pub(crate) struct Doors {
+pub(crate) struct AdminDescriptors {
     status: Option<UnixListener>,
     admin: Option<TcpListener>,
     served: Vec<AbortHandle>,
 }
 
-impl Doors {
+impl AdminDescriptors {
     /// Serves there at once, or later.
     pub(crate) fn new(
         status: Option<OwnedFd>,
@@ -67,11 +69,11 @@ impl Doors {
         opens: bool,
     ) -> io::Result<Self> {
         let (status, admin) = (status.map(UnixListener::from), admin.map(TcpListener::from));
-        let mut doors = Self { status, admin, served: Vec::new() };
+        let mut admin_descriptors = Self { status, admin, served: Vec::new() };
         if opens {
-            doors.open(state)?;
+            admin_descriptors.open(state)?;
         }
-        Ok(doors)
+        Ok(admin_descriptors)
     }
 
     pub(crate) fn open(&mut self, state: &Arc<AdminState>) -> io::Result<()> {

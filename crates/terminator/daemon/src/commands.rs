@@ -167,11 +167,11 @@ fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Resu
         Ok(source) => source,
         Err(diagnostics) => return told(diagnostics),
     };
-    let plane = match config::load(&source, &mut Disk) {
-        Ok(loaded) => loaded.settings.plane,
+    let data_plane = match config::load(&source, &mut Disk) {
+        Ok(loaded) => loaded.settings.data_plane,
         Err(diagnostics) => return told(diagnostics),
     };
-    let Some(ech) = &plane.ech else {
+    let Some(ech) = &data_plane.ech else {
         console.error("the configuration has no `ech`");
         console.hint("lariat help ech");
         return Ok(Exit::Failed);
@@ -179,7 +179,7 @@ fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Resu
     let keys = EchKeys::new(&ech.public_name, ech.keys.clone());
     let (configs, until) = keys.published();
     let list = Base64::encode_string(&config_list(&configs));
-    let hidden_names = hidden_names(ech, &plane);
+    let hidden_names = hidden_names(ech, &data_plane);
     if is_json {
         let record = |name: &String| {
             let value = format!("1 . ech={list}");
@@ -208,8 +208,8 @@ fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Resu
 }
 
 /// The hidden_names that are behind the front.
-fn hidden_names(ech: &EchOptions, plane: &Options) -> Vec<String> {
-    let hidden = plane.services.iter().filter(|one| ech.services.contains(&one.name));
+fn hidden_names(ech: &EchOptions, data_plane: &Options) -> Vec<String> {
+    let hidden = data_plane.services.iter().filter(|one| ech.services.contains(&one.name));
     hidden.flat_map(|one| one.front.names.iter().map(ToString::to_string)).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Messages between the supervisor and the worker process, over a `sys::channel`.
 //!
 //! Owns the messages and their forms. Orders and answers are JSON: after an upgrade the worker
-//! process before it is another version's, and takes [`Order::Pause`], [`Order::Accept`],
-//! [`Order::Log`] and [`Order::Drain`] still (`supervisor::state` numbers the form). All else is
+//! process before it is another version's, and takes [`SupervisorOrder::Pause`], [`SupervisorOrder::Accept`],
+//! [`SupervisorOrder::Log`] and [`SupervisorOrder::Drain`] still (`supervisor::state` numbers the form). All else is
 //! [postcard](https://postcard.jamesmunns.com), between two processes of one build. Who says what
 //! when stands in `supervisor` and `worker_process`.
 
@@ -13,7 +13,7 @@ use std::{fmt, io};
 use config::{ProcessOptions, SandboxOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroize;
@@ -36,16 +36,16 @@ pub(crate) const WORKER_NAME: &str = "lariat: worker";
 /// An order of the supervisor. The worker process obeys; it has no say.
 #[derive(Debug, Deserialize, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "an order is made and read once, and none is stored")]
-pub(crate) enum Order {
+pub(crate) enum SupervisorOrder {
     /// The first: give up these rights, but for reading in the folders that come with it and
     /// connecting to these places. No secret comes before it.
-    Enter(Fences, Reach),
+    Enter(Confinement, ConnectRights),
     /// The second: this is who we are. Serve the plan that follows.
-    Start(Start, Serve),
+    Start(WorkerStart, ServeOrder),
     /// Serve another plan; the one served stays if this one is refused.
-    Replace(Serve),
+    Replace(ServeOrder),
     /// A name has these addresses now.
-    Resolved(Resolved),
+    Resolved(ResolvedName),
     /// An operator has disabled these servers and no others.
     Disabled(BTreeSet<ServerName>),
     /// An operator has ordered these weights and no others.
@@ -90,19 +90,19 @@ pub(crate) enum Answer {
     Entered(Rights),
     /// To `Enter`: it could not be done.
     Stuck(String),
-    /// To `Start` and `Replace`: that plan is served.
+    /// To `WorkerStart` and `Replace`: that plan is served.
     Ready {
         generation: u64,
         /// Warnings that deserve a second look.
         #[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")]
         warnings: Vec<String>,
     },
-    /// To `Start` and `Replace`: that plan cannot be served.
+    /// To `WorkerStart` and `Replace`: that plan cannot be served.
     Refused {
         generation: u64,
         message: String,
     },
-    /// To `Start` and `Replace`, from time to time: that plan is still being built.
+    /// To `WorkerStart` and `Replace`, from time to time: that plan is still being built.
     Building,
     /// Without an order: that something is well again.
     Note(String),
@@ -160,10 +160,10 @@ impl Answer {
     }
 
     /// The messages about changes: as many as fit, and the number of the others.
-    pub(crate) fn said(messages: Vec<(Level, String)>) -> Self {
+    pub(crate) fn said(messages: Vec<(LogLevel, String)>) -> Self {
         let (levels, texts): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
-        let levels = levels.iter().map(|level: &Level| level.severity());
-        let more = std::iter::once(Level::Warning.severity());
+        let levels = levels.iter().map(|level: &LogLevel| level.severity());
+        let more = std::iter::once(LogLevel::Warning.severity());
         Self::Said(levels.take(WARNINGS_MAX).chain(more).zip(bounded(texts)).collect())
     }
 
@@ -191,7 +191,7 @@ fn shortened(sentence: String) -> String {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Fences {
+pub(crate) struct Confinement {
     /// The user to become; `None` = stay who we are.
     pub(crate) become_user: Option<WorkerUser>,
     pub(crate) files: bool,
@@ -200,7 +200,7 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
-impl Fences {
+impl Confinement {
     /// The fences that a configuration asks of a child of this process.
     pub(crate) fn of(process: &ProcessOptions, become_user: Option<WorkerUser>) -> Self {
         let SandboxOptions { files, system_calls } = process.sandbox;
@@ -211,16 +211,16 @@ impl Fences {
 /// The addresses that the worker process can connect to, for its life; Unix sockets that have paths
 /// are not limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Reach {
+pub(crate) struct ConnectRights {
     /// TCP ports; `None` = any.
     pub(crate) tcp_ports: Option<BTreeSet<u16>>,
     pub(crate) abstract_sockets: bool,
-    pub(crate) sources: Sources,
+    pub(crate) sources: SourceRights,
 }
 
 /// The addresses that a worker process may connect from; each may what those before it may.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub(crate) enum Sources {
+pub(crate) enum SourceRights {
     #[default]
     Any,
     Own,
@@ -228,7 +228,7 @@ pub(crate) enum Sources {
     Foreign,
 }
 
-impl Reach {
+impl ConnectRights {
     pub(crate) fn includes(&self, server: &Endpoint) -> bool {
         if let Endpoint::Address(Address::Unix(name)) = server {
             return self.abstract_sockets || !matches!(name, UnixName::Abstract(_));
@@ -257,16 +257,16 @@ pub(crate) struct WorkerUser {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
     pub(crate) user: User,
-    pub(crate) files: Fence,
+    pub(crate) files: ConfinementState,
     /// Whether some folders are excepted: those that it serves.
     pub(crate) reads_folders: bool,
-    pub(crate) tcp_ports: Fence,
-    pub(crate) system_calls: Fence,
+    pub(crate) tcp_ports: ConfinementState,
+    pub(crate) system_calls: ConfinementState,
 }
 
 /// How far a right is given up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Fence {
+pub(crate) enum ConfinementState {
     Off,
     Full,
     Partly,
@@ -274,7 +274,7 @@ pub(crate) enum Fence {
     Absent,
 }
 
-impl Fence {
+impl ConfinementState {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -290,7 +290,7 @@ pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 /// Facts that stay the same for a worker process's life.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Start {
+pub(crate) struct WorkerStart {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
     /// Worker processes started again after one died, this one with them.
@@ -307,16 +307,16 @@ pub(crate) struct Start {
 
 /// A plan to serve. The message after this one is its [`Bundle`].
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Serve {
+pub(crate) struct ServeOrder {
     /// The plan's number; 1 is the first.
     pub(crate) generation: u64,
     /// How many threads carry connections, whatever the plan says: a reload changes none.
     pub(crate) workers: usize,
     pub(crate) session_key: SessionKey,
     /// The role of each descriptor that comes with this.
-    pub(crate) roles: Vec<Role>,
+    pub(crate) roles: Vec<DescriptorRole>,
     /// The addresses of the names that its servers have, as far as known.
-    pub(crate) resolved: Vec<Resolved>,
+    pub(crate) resolved: Vec<ResolvedName>,
     pub(crate) disabled: BTreeSet<ServerName>,
     pub(crate) weights: Vec<(ServerName, u16)>,
     /// The kernel's part of TLS; `None` = no service wants it.
@@ -344,7 +344,7 @@ impl fmt::Debug for SessionKey {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Role {
+pub(crate) enum DescriptorRole {
     /// Lines about connections are written to it.
     Log,
     /// Memory of stored sessions, as the worker process before left it.
@@ -378,7 +378,7 @@ pub(crate) enum Role {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedName {
     pub(crate) name: Name,
     /// Each server at its place, which it keeps as long as it is named.
     pub(crate) instances: Vec<Option<Instance>>,
@@ -450,7 +450,7 @@ impl Reloads {
 /// same settings again.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Bundle {
-    pub(crate) source: config::Source,
+    pub(crate) source: config::TypedConfiguration,
     pub(crate) recording: config::Recording,
 }
 
@@ -522,23 +522,33 @@ impl fmt::Display for Rights {
         write!(f, "runs as user {user}, group {group}")?;
         let but = if self.reads_folders { " but those it serves" } else { "" };
         match self.files {
-            Fence::Off => f.write_str("; it can open files, as configured")?,
-            Fence::Full => write!(f, "; it can open no file{but}")?,
-            Fence::Partly => write!(f, "; it can open no file{but} (this kernel knows no more)")?,
-            Fence::Absent => f.write_str("; it can open files: this kernel has no Landlock")?,
+            ConfinementState::Off => f.write_str("; it can open files, as configured")?,
+            ConfinementState::Full => write!(f, "; it can open no file{but}")?,
+            ConfinementState::Partly => {
+                write!(f, "; it can open no file{but} (this kernel knows no more)")?
+            }
+            ConfinementState::Absent => {
+                f.write_str("; it can open files: this kernel has no Landlock")?
+            }
         }
         match self.tcp_ports {
-            Fence::Off => {}
-            Fence::Full | Fence::Partly => f.write_str(", connect by TCP to listed ports only")?,
-            Fence::Absent => f.write_str(
+            ConfinementState::Off => {}
+            ConfinementState::Full | ConfinementState::Partly => {
+                f.write_str(", connect by TCP to listed ports only")?
+            }
+            ConfinementState::Absent => f.write_str(
                 ", connect to any TCP port (this kernel's Landlock has no rules for them: Linux \
                  6.7 has)",
             )?,
         }
         match self.system_calls {
-            Fence::Off => f.write_str(" and make all system calls, as configured"),
-            Fence::Full | Fence::Partly => f.write_str(" and make few system calls"),
-            Fence::Absent => f.write_str(" and make all system calls: this kernel has no seccomp"),
+            ConfinementState::Off => f.write_str(" and make all system calls, as configured"),
+            ConfinementState::Full | ConfinementState::Partly => {
+                f.write_str(" and make few system calls")
+            }
+            ConfinementState::Absent => {
+                f.write_str(" and make all system calls: this kernel has no seccomp")
+            }
         }
     }
 }
@@ -551,7 +561,7 @@ mod tests {
     fn bundle() -> Bundle {
         let mut recording = config::Recording::default();
         recording.insert("/a.pem", b"key".to_vec());
-        let source = config::Source::Flags(vec![("listen".into(), "*:443".into())]);
+        let source = config::TypedConfiguration::Flags(vec![("listen".into(), "*:443".into())]);
         Bundle { source, recording }
     }
 
@@ -615,13 +625,13 @@ mod tests {
         assert_eq!(more.each_ref().map(is_read), [false, false, false, true]);
         let many = answers(crate::named_servers::SERVERS_MAX + 1);
         assert_eq!(many.each_ref().map(is_read), [false; 4]);
-        let full = Answer::said(vec![(Level::Warning, "news".to_owned()); 1000]);
+        let full = Answer::said(vec![(LogLevel::Warning, "news".to_owned()); 1000]);
         assert!(is_read(&full) && is_read(&Answer::ready(1, vec!["news".to_owned(); 1000])));
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let start = Start {
+        let start = WorkerStart {
             supervisor_pid: 1,
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,

@@ -15,7 +15,7 @@ use tls::signing::{HeldKey, SigningRoles, key_id};
 use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroize;
 
-use crate::handover::{Fences, Secret, decode, encode};
+use crate::handover::{Confinement, Secret, decode, encode};
 use crate::status_parts::at_most;
 
 /// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
@@ -23,7 +23,7 @@ use crate::status_parts::at_most;
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum KeyAsk {
     /// Give up these rights, and open the keys that follow.
-    Enter(Fences),
+    Enter(Confinement),
     /// Sign what comes by the channels that come with this.
     Serve,
     /// Say that you go on.
@@ -259,7 +259,7 @@ fn pin(key: &TokenKey, files: &mut dyn Files) -> Result<Option<Secret>, String> 
 
 /// All certificates, with what their keys sign.
 fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource, [bool; 2])> {
-    let services = settings.plane.services.iter();
+    let services = settings.data_plane.services.iter();
     services.flat_map(|service| {
         let front = service.front.terminated().into_iter();
         let front = front.flat_map(|tls| &tls.certificates).map(|one| (one, [true, false]));

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use config::{Diagnostic, Problem, Settings, Severity, Source};
+use config::{Diagnostic, Problem, Settings, Severity, TypedConfiguration};
 use proxy::options::{KtlsMode, ServiceOptions};
 use serde::{Deserialize, Serialize};
-use sys::ktls::{CIPHER_REMEDY, Cipher, Found, Half, PAIRS, Version, probe};
+use sys::ktls::{CIPHER_REMEDY, Cipher, KtlsDirection, KtlsProbe, PAIRS, Version, probe};
 use tls::options::{Suite, Suites};
 
 use crate::status_parts::KernelTlsStatus;
@@ -23,13 +23,14 @@ pub(crate) struct KernelTls {
 impl KernelTls {
     /// Tries it, if a service has a use for it. As root that also loads the kernel's module.
     pub(crate) fn try_for(settings: &Settings) -> Option<Self> {
-        let mut services = settings.plane.services.iter();
+        let mut services = settings.data_plane.services.iter();
         let is_wanted = services.any(|service| service.front.ktls.mode != KtlsMode::Off);
         is_wanted.then(|| Self::of(&probe()))
     }
 
-    fn of(found: &Found) -> Self {
-        let seals = PAIRS.map(|(version, cipher)| found.takes(version, cipher, Half::Send));
+    fn of(found: &KtlsProbe) -> Self {
+        let seals =
+            PAIRS.map(|(version, cipher)| found.takes(version, cipher, KtlsDirection::Send));
         let status = KernelTlsStatus {
             available: seals.contains(&true),
             sentence: found.sentence(),
@@ -51,10 +52,10 @@ impl KernelTls {
     /// written.
     pub(crate) fn check(
         &self,
-        source: &Source,
+        source: &TypedConfiguration,
         settings: &Settings,
     ) -> Result<(), Vec<Diagnostic>> {
-        let services = settings.plane.services.iter().enumerate();
+        let services = settings.data_plane.services.iter().enumerate();
         let requiring = services.filter(|(_, s)| s.front.ktls.mode == KtlsMode::Require);
         let faults = config::diagnose_all(
             source,
@@ -121,19 +122,19 @@ fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::ktls::Tried;
+    use sys::ktls::KtlsTrial;
 
     const EOPNOTSUPP: i32 = 95;
 
-    fn source(tls: &str) -> Source {
+    fn source(tls: &str) -> TypedConfiguration {
         let text = format!(
             "[[service]]\nfront.listen = ['*:443']\n[service.front.tls]\n\
              certificates = ['site.pem']\n{tls}\n[service.back]\nfiles = '/data'\n"
         );
-        Source::of_text("a.toml", text)
+        TypedConfiguration::of_text("a.toml", text)
     }
 
-    fn settings(source: &Source) -> Settings {
+    fn settings(source: &TypedConfiguration) -> Settings {
         let mut files = config::Recording::default();
         files.insert("site.pem", b"PEM".to_vec());
         config::load(source, &mut files).unwrap().settings
@@ -141,13 +142,13 @@ mod tests {
 
     /// A kernel that seals all but what is named.
     fn kernel(missing: &[(Version, Cipher)]) -> KernelTls {
-        let tried = |pair: (Version, Cipher)| Tried {
+        let tried = |pair: (Version, Cipher)| KtlsTrial {
             version: pair.0,
             cipher: pair.1,
-            half: Half::Send,
+            half: KtlsDirection::Send,
             error: missing.contains(&pair).then_some(EOPNOTSUPP),
         };
-        KernelTls::of(&Found { lack: None, tried: PAIRS.map(tried).to_vec(), rekeys: true })
+        KernelTls::of(&KtlsProbe { lack: None, tried: PAIRS.map(tried).to_vec(), rekeys: true })
     }
 
     fn faults(kernel: &KernelTls, tls: &str) -> String {
@@ -167,8 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_required_must_be_there() {
-        let none = KernelTls::of(&Found {
-            lack: Some(sys::ktls::Lack::NotLoaded),
+        let none = KernelTls::of(&KtlsProbe {
+            lack: Some(sys::ktls::KtlsLack::NotLoaded),
             tried: Vec::new(),
             rekeys: false,
         });

@@ -28,7 +28,7 @@ use tls::key_holder::KeyId;
 use tls::signing::{self, HeldKey, SigningRoles};
 use wire::pkcs11_uri::Pkcs11Uri;
 
-use crate::handover::{Fences, ProcessMessageForm, Secret, Sources, WorkerUser, decode};
+use crate::handover::{Confinement, ProcessMessageForm, Secret, SourceRights, WorkerUser, decode};
 use crate::held_keys::{
     ANSWER_BYTES_MAX, KeyAsk, KeyGroup, KeyOrigin, KeyReply, KeyToHold, REPLY_BYTES_MAX,
     REQUEST_BYTES_MAX, SignatureRequest, SignatureStatus, UnopenedKey,
@@ -67,7 +67,7 @@ type OpenKeys = HashMap<KeyId, OpenKey>;
 fn serve() -> io::Result<()> {
     sandbox::begin(KEYS_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let Some((KeyAsk::Enter(fences), _)) = next(&channel)? else {
+    let Some((KeyAsk::Enter(confinement), _)) = next(&channel)? else {
         return Ok(());
     };
     let Some((bytes, _)) = channel.receive()? else {
@@ -77,7 +77,8 @@ fn serve() -> io::Result<()> {
     let keys: Vec<KeyToHold> = decode(bytes.bytes()).map_err(io::Error::other)?;
     drop(bytes);
     let has_tokens = keys.iter().any(KeyToHold::is_in_token);
-    let given_up = if has_tokens { give_up_for_tokens(&fences) } else { give_up(&fences) };
+    let given_up =
+        if has_tokens { give_up_for_tokens(&confinement) } else { give_up(&confinement) };
     if let Err(message) = given_up {
         return say(&channel, &KeyReply::Stuck(message));
     }
@@ -109,21 +110,22 @@ fn serve() -> io::Result<()> {
 }
 
 /// A process that holds keys of files alone needs nothing but memory and its channels.
-fn give_up(fences: &Fences) -> Result<(), String> {
+fn give_up(confinement: &Confinement) -> Result<(), String> {
     let calls = SystemCalls { open_files: false, fast_open: false, bind: false, network: false };
     let enter_landlock = || {
         restrict_connecting([])?;
         restrict_files(&[], false, false)
     };
     let system_calls = || restrict_system_calls(calls);
-    sandbox::give_up_by(fences, Sources::Any, enter_landlock, system_calls).map(drop)
+    sandbox::give_up_by(confinement, SourceRights::Any, enter_landlock, system_calls).map(drop)
 }
 
 /// The library of a token needs what its maker chose: files, sockets of a daemon, a network. It
 /// keeps those rights of its user, but starts no program and serves nobody.
-fn give_up_for_tokens(fences: &Fences) -> Result<(), String> {
+fn give_up_for_tokens(confinement: &Confinement) -> Result<(), String> {
     let enter_landlock = || Ok(Enforcement::NotSupported);
-    sandbox::give_up_by(fences, Sources::Any, enter_landlock, restrict_resolver_calls).map(drop)
+    sandbox::give_up_by(confinement, SourceRights::Any, enter_landlock, restrict_resolver_calls)
+        .map(drop)
 }
 
 /// A call of a token's library that takes longer hangs: those behind networks take tens of
@@ -187,8 +189,8 @@ fn end(why: &str) -> ! {
 }
 
 /// The rights that a trial gives up: those of the process that will hold the keys.
-pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUser>) -> Fences {
-    Fences::of(&settings.process, become_user)
+pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUser>) -> Confinement {
+    Confinement::of(&settings.process, become_user)
 }
 
 /// A trial may take so long; its watch ends it before.
@@ -201,7 +203,7 @@ const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 /// that must before others.
 pub(crate) fn try_out(
     groups: &[KeyGroup],
-    fences: &Fences,
+    confinement: &Confinement,
     mut announce: impl FnMut(&str),
 ) -> Vec<UnopenedKey> {
     let tokens: Vec<_> = groups.iter().filter(|group| group.is_of_token()).collect();
@@ -212,7 +214,7 @@ pub(crate) fn try_out(
     let tried: Vec<_> = thread::scope(|scope| {
         let mut trials = Vec::with_capacity(tokens.len());
         for group in tokens {
-            trials.push((group, scope.spawn(move || trial(group, fences))));
+            trials.push((group, scope.spawn(move || trial(group, confinement))));
         }
         let ends = trials.into_iter();
         ends.map(|(group, end)| (group, end.join().expect("a trial does not panic"))).collect()
@@ -224,7 +226,7 @@ pub(crate) fn try_out(
             return unopened;
         }
         announce(&group.name);
-        trial(group, fences).0
+        trial(group, confinement).0
     });
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|one| one.is_optional);
@@ -232,7 +234,7 @@ pub(crate) fn try_out(
 }
 
 /// The keys of the token that do not open, and whether its process has said so itself.
-fn trial(group: &KeyGroup, fences: &Fences) -> (Vec<UnopenedKey>, bool) {
+fn trial(group: &KeyGroup, confinement: &Confinement) -> (Vec<UnopenedKey>, bool) {
     let failed = |why: &str| {
         let why = format!(
             "the process that opens keys in tokens {why}\n\
@@ -240,7 +242,7 @@ fn trial(group: &KeyGroup, fences: &Fences) -> (Vec<UnopenedKey>, bool) {
         );
         (group.none_opens(&why), false)
     };
-    match try_group(group, fences) {
+    match try_group(group, confinement) {
         Ok(Some(KeyReply::Opened(unopened))) => (unopened, true),
         Ok(Some(KeyReply::Stuck(why))) => (group.none_opens(&why), false),
         Ok(Some(KeyReply::Well)) => failed("says what it was not asked"),
@@ -250,7 +252,7 @@ fn trial(group: &KeyGroup, fences: &Fences) -> (Vec<UnopenedKey>, bool) {
     }
 }
 
-fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> {
+fn try_group(group: &KeyGroup, confinement: &Confinement) -> io::Result<Option<KeyReply>> {
     let (channel, theirs) = channel::pair()?;
     let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
     channel.set_receive_timeout(TRIAL_TIME_MAX)?;
@@ -259,7 +261,7 @@ fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> 
     command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
     let mut process = process::end_child_with_us(&mut command).spawn()?;
     drop(command);
-    let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
+    let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(confinement.clone()))?;
     // The words of one that has died are still heard.
     let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(group.packed.bytes(), &[]));
     let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);

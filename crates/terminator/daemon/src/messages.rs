@@ -21,9 +21,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::{ControlOptions, MessageForm};
 use sys::{file, log_socket};
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 
-use sender::{MessageSender, Said};
+use sender::{LogMessage, MessageSender};
 
 /// How long the end of the program waits for a log daemon, and it or a thread that panicked for a
 /// reader of the standard error.
@@ -31,7 +31,7 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Form {
+pub(crate) enum MessageStyle {
     /// For a person: without time.
     Plain,
     /// With time and level before each line.
@@ -45,12 +45,12 @@ pub(crate) enum Form {
 const FORM_VARIABLE: &str = "LARIAT_MESSAGE_FORM";
 
 /// The form of this process's messages; every command but `serve` talks to a person.
-static FORM: Mutex<Form> = Mutex::new(Form::Plain);
+static FORM: Mutex<MessageStyle> = Mutex::new(MessageStyle::Plain);
 
 /// The log daemon that messages go to, if one is configured.
 static SENDER: Mutex<Option<MessageSender>> = Mutex::new(None);
 
-impl Form {
+impl MessageStyle {
     /// The form that suits the reader of the standard error.
     fn of_reader() -> Self {
         if is_journal() {
@@ -65,16 +65,16 @@ impl Form {
 
 /// Writes in the form that suits the reader from now on, until a configuration names one.
 pub(crate) fn suit_reader() {
-    *lock(&FORM) = Form::of_reader();
+    *lock(&FORM) = MessageStyle::of_reader();
 }
 
 /// From now on, messages go where a configuration says, in the form that it names.
 pub(crate) fn configure(control: &ControlOptions) {
     *lock(&FORM) = match control.messages {
-        MessageForm::Auto => Form::of_reader(),
-        MessageForm::Plain => Form::Plain,
-        MessageForm::Text => Form::Text,
-        MessageForm::Json => Form::Json,
+        MessageForm::Auto => MessageStyle::of_reader(),
+        MessageForm::Plain => MessageStyle::Plain,
+        MessageForm::Text => MessageStyle::Text,
+        MessageForm::Json => MessageStyle::Json,
     };
     let mut sender = lock(&SENDER);
     let daemon = &control.messages_daemon;
@@ -86,7 +86,7 @@ pub(crate) fn configure(control: &ControlOptions) {
         match MessageSender::start(daemon.clone(), |said| write_lines(in_form(said))) {
             Ok(started) => *sender = Some(started),
             Err(error) => write(
-                Level::Warning,
+                LogLevel::Warning,
                 &format!("messages go to the standard error: cannot start a thread: {error}"),
             ),
         }
@@ -117,7 +117,8 @@ pub(crate) fn form_variable() -> (&'static str, String) {
 /// Writes in the form of the process that has started this one, if that is a supervisor.
 pub(crate) fn inherit_form() {
     let name = std::env::var(FORM_VARIABLE).unwrap_or_default();
-    let forms = [Form::Plain, Form::Text, Form::Json, Form::Priority];
+    let forms =
+        [MessageStyle::Plain, MessageStyle::Text, MessageStyle::Json, MessageStyle::Priority];
     let found = forms.into_iter().find(|form| format!("{form:?}") == name);
     found.into_iter().for_each(|form| *lock(&FORM) = form);
 }
@@ -128,14 +129,14 @@ pub(crate) fn end_of_helper(name: &str, ended: io::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = format!("{name}: {error}");
-            write_last_words(written(Level::Error, &text));
+            write_last_words(written(LogLevel::Error, &text));
             ExitCode::FAILURE
         }
     }
 }
 
 /// How messages are written now.
-pub(crate) fn form() -> Form {
+pub(crate) fn form() -> MessageStyle {
     *lock(&FORM)
 }
 
@@ -144,7 +145,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Says something. Nothing waits for the reader of this.
-pub(crate) fn say(level: Level, text: impl Display) {
+pub(crate) fn say(level: LogLevel, text: impl Display) {
     let text = text.to_string();
     if !send(level, &text) {
         write(level, &text);
@@ -152,32 +153,32 @@ pub(crate) fn say(level: Level, text: impl Display) {
 }
 
 /// Leaves a message to the log daemon; `false` = none is configured, or its queue is full.
-pub(crate) fn send(level: Level, text: &str) -> bool {
+pub(crate) fn send(level: LogLevel, text: &str) -> bool {
     let sender = lock(&SENDER);
     sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))
 }
 
 /// Says something on the standard error.
-pub(crate) fn write(level: Level, text: &str) {
+pub(crate) fn write(level: LogLevel, text: &str) {
     write_lines(written(level, text));
 }
 
 /// Says a text that may begin with its level; else it is a notice.
 pub(crate) fn say_labelled(text: &str) {
-    let (level, rest) = Level::split(text).unwrap_or((Level::Notice, text));
+    let (level, rest) = LogLevel::split(text).unwrap_or((LogLevel::Notice, text));
     say(level, rest);
 }
 
 pub(crate) fn note(text: impl Display) {
-    say(Level::Notice, text);
+    say(LogLevel::Notice, text);
 }
 
 pub(crate) fn warn(text: impl Display) {
-    say(Level::Warning, text);
+    say(LogLevel::Warning, text);
 }
 
 pub(crate) fn error(text: impl Display) {
-    say(Level::Error, text);
+    say(LogLevel::Error, text);
 }
 
 /// Text of another process, made fit for a terminal.
@@ -186,30 +187,30 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// Something as it is said now, with a line feed.
-fn written(level: Level, text: &str) -> String {
+fn written(level: LogLevel, text: &str) -> String {
     in_form(&said(level, text))
 }
 
-fn said(level: Level, text: &str) -> Said {
+fn said(level: LogLevel, text: &str) -> LogMessage {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let time_us = since_epoch.unwrap_or_default().as_micros();
-    Said { time_us: u64::try_from(time_us).unwrap_or(u64::MAX), level, text: text.to_owned() }
+    LogMessage { time_us: u64::try_from(time_us).unwrap_or(u64::MAX), level, text: text.to_owned() }
 }
 
-fn in_form(said: &Said) -> String {
+fn in_form(said: &LogMessage) -> String {
     let message = said.message();
     match form() {
-        Form::Plain => message.plain(),
-        Form::Text => message.text(),
-        Form::Json => message.json(),
-        Form::Priority => message.priority(),
+        MessageStyle::Plain => message.plain(),
+        MessageStyle::Text => message.text(),
+        MessageStyle::Json => message.json(),
+        MessageStyle::Priority => message.priority(),
     }
 }
 
 /// The message that lines found no place in the queue.
 fn lines_lost(count: u64) -> String {
     let text = format!("{count} messages were lost: the standard error did not take them");
-    written(Level::Warning, &text)
+    written(LogLevel::Warning, &text)
 }
 
 /// Lets panics write their message without waiting for a reader, because the process is to end.
@@ -219,7 +220,7 @@ pub(crate) fn never_wait_in_panics() {
         let name = thread.name().unwrap_or("unnamed");
         let backtrace = Backtrace::capture();
         let text = format!("thread `{name}` {panic}\n{backtrace}");
-        write_last_words(written(Level::Error, &text));
+        write_last_words(written(LogLevel::Error, &text));
     }));
 }
 
@@ -315,10 +316,10 @@ impl Write for StandardError {
 
 /// Lines under way to one target.
 #[derive(Clone, Debug)]
-struct Queue(Arc<(Mutex<Waiting>, Condvar)>);
+struct Queue(Arc<(Mutex<UnwrittenLines>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnwrittenLines {
     lines: VecDeque<String>,
     bytes: usize,
     /// Lines that found no place since this was last said.
@@ -362,7 +363,7 @@ impl Queue {
         let mut waiting = self.lock();
         waiting.is_writing = false;
         self.0.1.notify_all();
-        let is_idle = |waiting: &mut Waiting| waiting.lines.is_empty() && waiting.lost == 0;
+        let is_idle = |waiting: &mut UnwrittenLines| waiting.lines.is_empty() && waiting.lost == 0;
         let waited = self.0.1.wait_while(waiting, is_idle);
         waiting = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.is_writing = true;
@@ -376,7 +377,7 @@ impl Queue {
     }
 
     fn flush(&self, time_max: Duration) {
-        let is_busy = |waiting: &mut Waiting| {
+        let is_busy = |waiting: &mut UnwrittenLines| {
             waiting.is_writing || !waiting.lines.is_empty() || waiting.lost > 0
         };
         let condition = &self.0.1;
@@ -385,7 +386,7 @@ impl Queue {
     }
 
     /// A thread that panicked has ended the process.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, UnwrittenLines> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

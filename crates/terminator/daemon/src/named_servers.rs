@@ -36,13 +36,13 @@ impl ServerName {
     }
 
     /// The number of the order of this change.
-    pub(crate) fn order(&self, change: Change) -> u64 {
+    pub(crate) fn order(&self, change: MaintenanceChange) -> u64 {
         self.digest() << CHANGE_BITS | change.number()
     }
 
     /// The change by an order of that number; `None` if it is about another.
-    pub(crate) fn ordered(&self, number: u64) -> Option<Change> {
-        let change = Change::numbered(number % (1 << CHANGE_BITS))?;
+    pub(crate) fn ordered(&self, number: u64) -> Option<MaintenanceChange> {
+        let change = MaintenanceChange::numbered(number % (1 << CHANGE_BITS))?;
         (self.order(change) == number).then_some(change)
     }
 
@@ -61,7 +61,7 @@ impl fmt::Display for ServerName {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum MaintenanceChange {
     /// It gets no new connection.
     Disable,
     /// The same, and its sessions end.
@@ -71,7 +71,7 @@ pub(crate) enum Change {
     Weight(Option<u16>),
 }
 
-impl Change {
+impl MaintenanceChange {
     /// The changes without a weight, by their numbers; the configured weight comes behind them, and
     /// then the weights. No number is 0: a signal without one has that.
     const PLAIN: [Self; 3] = [Self::Disable, Self::DisableAndClose, Self::Enable];
@@ -106,17 +106,21 @@ pub(crate) enum ChangeWord {
 
 impl ChangeWord {
     /// The change with what stands beside the word; `Err` has the fault.
-    pub(crate) fn with(self, weight: Option<&str>, closes: bool) -> Result<Change, &'static str> {
+    pub(crate) fn with(
+        self,
+        weight: Option<&str>,
+        closes: bool,
+    ) -> Result<MaintenanceChange, &'static str> {
         match (self, weight) {
-            (Self::Disable, None) if closes => Ok(Change::DisableAndClose),
+            (Self::Disable, None) if closes => Ok(MaintenanceChange::DisableAndClose),
             _ if closes => Err("--close stands beside `disable` alone"),
-            (Self::Disable, None) => Ok(Change::Disable),
-            (Self::Enable, None) => Ok(Change::Enable),
-            (Self::Weight, Some("configured")) => Ok(Change::Weight(None)),
+            (Self::Disable, None) => Ok(MaintenanceChange::Disable),
+            (Self::Enable, None) => Ok(MaintenanceChange::Enable),
+            (Self::Weight, Some("configured")) => Ok(MaintenanceChange::Weight(None)),
             (Self::Weight, Some(text)) => {
                 let weight = text.parse().ok().filter(|weight| *weight <= WEIGHT_MAX);
                 let weight = weight.ok_or("a weight is a number from 0 to 256, or `configured`")?;
-                Ok(Change::Weight(Some(weight)))
+                Ok(MaintenanceChange::Weight(Some(weight)))
             }
             (Self::Weight, None) => Err("a weight is missing: 0 to 256, or `configured`"),
             (_, Some(_)) => Err("a weight stands behind `weight` alone"),
@@ -253,8 +257,8 @@ mod tests {
         let names = ["web/10.0.0.3:80", "web/10.0.0.4:80", "app/10.0.0.3:80"];
         let names = names.map(|text| ServerName::parse(text).unwrap());
         for (index, name) in names.iter().enumerate() {
-            let weights = [None, Some(0), Some(1), Some(WEIGHT_MAX)].map(Change::Weight);
-            for change in Change::PLAIN.into_iter().chain(weights) {
+            let weights = [None, Some(0), Some(1), Some(WEIGHT_MAX)].map(MaintenanceChange::Weight);
+            for change in MaintenanceChange::PLAIN.into_iter().chain(weights) {
                 let number = name.order(change);
                 for (other, one) in names.iter().enumerate() {
                     assert_eq!(one.ordered(number), (index == other).then_some(change));
@@ -268,12 +272,12 @@ mod tests {
     fn a_word_makes_a_change_with_what_stands_beside_it() {
         use ChangeWord::{Disable, Enable, Weight};
         for (word, weight, closes, expected) in [
-            (Disable, None, false, Ok(Change::Disable)),
-            (Disable, None, true, Ok(Change::DisableAndClose)),
+            (Disable, None, false, Ok(MaintenanceChange::Disable)),
+            (Disable, None, true, Ok(MaintenanceChange::DisableAndClose)),
             (Enable, None, true, Err("--close")),
             (Enable, Some("1"), false, Err("behind `weight`")),
-            (Weight, Some("0"), false, Ok(Change::Weight(Some(0)))),
-            (Weight, Some("configured"), false, Ok(Change::Weight(None))),
+            (Weight, Some("0"), false, Ok(MaintenanceChange::Weight(Some(0)))),
+            (Weight, Some("configured"), false, Ok(MaintenanceChange::Weight(None))),
             (Weight, Some("257"), false, Err("0 to 256")),
             (Weight, None, false, Err("missing")),
         ] {

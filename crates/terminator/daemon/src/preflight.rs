@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::{
     AcmeChallenge, AcmeEntry, Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings,
-    Severity, Source,
+    Severity, TypedConfiguration,
 };
 use proxy::options::{ServiceOptions, SourceAddress};
 use sys::beneath::Root;
@@ -35,14 +35,17 @@ type Missing = (String, String, &'static str);
 ///
 /// # Errors
 /// Each that is not there, where it was written.
-pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn check(
+    source: &TypedConfiguration,
+    settings: &Settings,
+) -> Result<(), Vec<Diagnostic>> {
     let faults = diagnostics(source, Severity::Error, missing(settings));
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// The files that serving makes or writes to, as far as this user may not: who serves may be
 /// another, and tries it.
-pub(crate) fn unwritable(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+pub(crate) fn unwritable(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
     let found = own_files(settings)
         .filter(|(key, path)| missing_directory(key, path).is_none())
         .filter_map(|(key, path)| unwritable_file(key, path));
@@ -64,7 +67,7 @@ fn unwritable_file(key: &'static str, path: &Path) -> Option<Missing> {
 /// Warnings about things that exist but are of no use to `reader`, the user of the worker process;
 /// `None` = that user is not known.
 pub(crate) fn concerns(
-    source: &Source,
+    source: &TypedConfiguration,
     settings: &Settings,
     reader: Option<&WorkerUser>,
 ) -> Vec<Diagnostic> {
@@ -81,11 +84,11 @@ pub(crate) fn concerns(
 }
 
 /// Notes of what would be ordered by ACME. No authority is asked.
-fn orders(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+fn orders(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let note = |entry: &AcmeEntry| {
-        let services = &settings.plane.services;
+        let services = &settings.data_plane.services;
         let place = services.iter().position(|one| one.name == entry.service).unwrap_or(0);
         let proof = match &entry.challenge {
             AcmeChallenge::TlsAlpn => "tls-alpn-01".to_owned(),
@@ -170,7 +173,7 @@ fn is_journald(address: &Address) -> bool {
 
 /// A key in a token that cannot be opened, told where its certificate is named.
 pub(crate) fn closed_key(
-    source: &Source,
+    source: &TypedConfiguration,
     settings: &Settings,
     closed: &UnopenedKey,
 ) -> Vec<Diagnostic> {
@@ -178,7 +181,7 @@ pub(crate) fn closed_key(
         let front = service.front.terminated();
         front.is_some_and(|tls| tls.certificates.iter().any(|one| one.place == closed.place))
     };
-    let key = match settings.plane.services.iter().position(is_of) {
+    let key = match settings.data_plane.services.iter().position(is_of) {
         Some(service) => config::key_of_certificate(source, service, Path::new(&closed.place)),
         None => "service".to_owned(),
     };
@@ -194,7 +197,11 @@ pub(crate) fn closed_key(
     config::diagnose(source, severity, &key, problem)
 }
 
-fn diagnostics(source: &Source, severity: Severity, missing: Vec<Missing>) -> Vec<Diagnostic> {
+fn diagnostics(
+    source: &TypedConfiguration,
+    severity: Severity,
+    missing: Vec<Missing>,
+) -> Vec<Diagnostic> {
     let missing = missing.into_iter();
     let found =
         missing.map(|(key, message, hint)| (severity, key, Problem::new(message).hint(hint)));
@@ -209,7 +216,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
     ];
     let files = own_files(settings).filter_map(|(key, path)| missing_directory(key, path));
     let folders = folders(settings).filter_map(|(key, path)| missing_folder(key, path));
-    let interfaces = settings.plane.services.iter().enumerate();
+    let interfaces = settings.data_plane.services.iter().enumerate();
     let interfaces = interfaces.filter_map(|(index, service)| {
         let name = service.front.transport.interface.as_deref()?;
         let key = format!("service.{index}.front.interface");
@@ -219,7 +226,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
     let acme = acme.and_then(|folder| acme_folder::fault(folder));
     let acme = acme.map(|(message, hint)| ("acme.folder".to_owned(), message, hint));
     let acme = acme.into_iter().chain(settings.acme.entries.iter().filter_map(|entry| {
-        let services = &settings.plane.services;
+        let services = &settings.data_plane.services;
         missing_hook(services.iter().position(|one| one.name == entry.service)?, entry)
     }));
     let checks = checks.into_iter().flatten().chain(files).chain(group_interface(settings));
@@ -283,7 +290,7 @@ fn missing_interface(key: String, name: &str) -> Option<Missing> {
 
 /// The folders of files, each with its key.
 fn folders(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
-    let services = settings.plane.services.iter().enumerate();
+    let services = settings.data_plane.services.iter().enumerate();
     services.filter_map(|(index, service)| {
         let key = format!("service.{index}.back.files.root");
         Some((key, service.back.folder()?))
@@ -336,8 +343,8 @@ pub(crate) fn is_of_limits(one: &Diagnostic) -> bool {
 /// Diagnostics where the host allows less memory or fewer descriptors than connections take at
 /// worst: warnings if their number is written, else notes, because the default may never be
 /// reached.
-fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
-    let connections = settings.plane.limits.connections;
+fn scarce(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
+    let connections = settings.data_plane.limits.connections;
     let mib = |bytes: u64| format!("{} MiB of memory", bytes >> 20);
     let descriptors = |count: u64| format!("{count} file descriptors");
     let (memory, files) = (memory_needed(settings), descriptors_needed(settings));
@@ -376,17 +383,17 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
 
 /// The file descriptors that all connections together with the listeners take.
 pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
-    let plane = &settings.plane;
-    let listeners = plane.services.iter().map(|one| one.front.listen.len());
-    let listeners = (listeners.sum::<usize>() * plane.workers.cpus.len()) as u64;
-    let connections = u64::from(plane.limits.connections) * DESCRIPTORS_PER_CONNECTION;
+    let data_plane = &settings.data_plane;
+    let listeners = data_plane.services.iter().map(|one| one.front.listen.len());
+    let listeners = (listeners.sum::<usize>() * data_plane.workers.cpus.len()) as u64;
+    let connections = u64::from(data_plane.limits.connections) * DESCRIPTORS_PER_CONNECTION;
     connections + listeners * PLANS_OF_LISTENERS + DESCRIPTORS_OF_ITSELF
 }
 
 /// The memory that a configuration may come to take.
 pub(crate) fn memory_needed(settings: &Settings) -> u64 {
     let cache = settings.sessions.bytes_max as u64;
-    settings.plane.memory_bytes_max() + cache + MEMORY_OF_ITSELF
+    settings.data_plane.memory_bytes_max() + cache + MEMORY_OF_ITSELF
 }
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.
@@ -403,7 +410,7 @@ fn concern_of_folder(key: String, path: &Path, reader: &WorkerUser) -> Option<Mi
 
 /// The servers at Unix sockets, each with the key of its service's list.
 fn sockets(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
-    let services = settings.plane.services.iter().enumerate();
+    let services = settings.data_plane.services.iter().enumerate();
     services.flat_map(|(index, service)| {
         let servers = service.back.server_list().iter();
         let paths = servers.filter_map(|server| match &server.endpoint {
@@ -496,8 +503,8 @@ const UNIT_HINT: &str = "for the service: install -D -t /etc/systemd/system/lari
                     /usr/share/lariat/systemd/client-source.conf && systemctl daemon-reload";
 
 /// A note where the installed unit does not hold the right that `back.source = "client"` takes.
-pub(crate) fn unit_concern(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
-    let mut services = settings.plane.services.iter();
+pub(crate) fn unit_concern(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
+    let mut services = settings.data_plane.services.iter();
     let is_foreign = services.position(|service| {
         let pool = service.back.servers();
         pool.is_some_and(|pool| matches!(pool.source, SourceAddress::Client))

@@ -16,10 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use config::{
-    Diagnostic, Disk, Files, Loaded, LogOutput, Place, Recorder, Settings, Severity, Source,
+    Diagnostic, Disk, FaultLocation, Files, LoadedConfiguration, LogOutput, Recorder, Settings,
+    Severity, TypedConfiguration,
 };
-use import::{Fate, Import, Predecessor, SourceFiles};
-use options::diagnostic::{Complaint, Problem, Spot};
+use import::{Import, ImportOutcome, Predecessor, SourceFiles};
+use options::diagnostic::{Complaint, Problem, RawLocation};
 use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
@@ -42,7 +43,7 @@ use crate::messages;
 use crate::preflight;
 use crate::status_socket;
 use crate::user;
-use crate::watcher::{Stamp, Stamps};
+use crate::watcher::{FileStamp, Stamps};
 
 /// The program's first argument when it is to be the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
@@ -66,20 +67,23 @@ pub(crate) enum ConfigSource {
 }
 
 impl ConfigSource {
-    pub(crate) fn read(&self, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+    pub(crate) fn read(
+        &self,
+        files: &mut dyn Files,
+    ) -> Result<TypedConfiguration, Vec<Diagnostic>> {
         match self {
             Self::File(path) => of_file(path, files),
-            Self::Flags(flags) => Ok(Source::Flags(flags.clone())),
+            Self::Flags(flags) => Ok(TypedConfiguration::Flags(flags.clone())),
             Self::Hitch(words) => of_hitch(words, files),
         }
     }
 }
 
 /// The source in a file, unless that is another program's and none of ours.
-fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
-    let read = Source::read(path, files);
+fn of_file(path: &Path, files: &mut dyn Files) -> Result<TypedConfiguration, Vec<Diagnostic>> {
+    let read = TypedConfiguration::read(path, files);
     let kind = match &read {
-        Ok(Source::File { text, .. }) => import::recognise(text),
+        Ok(TypedConfiguration::File { text, .. }) => import::recognise(text),
         _ => import::recognise(&String::from_utf8_lossy(&files.read(path).unwrap_or_default())),
     };
     let is_ours =
@@ -95,7 +99,7 @@ fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>
                 ),
                 _ => format!("lariat import {word} {path} -o lariat.toml"),
             };
-            let complaint = Complaint::error(Spot::Nowhere, problem.hint(hint));
+            let complaint = Complaint::error(RawLocation::Nowhere, problem.hint(hint));
             Err(vec![complaint.at(Some((&path, "")))])
         }
         _ => read,
@@ -115,18 +119,24 @@ const OPTIONS_FOLLOW: &str = "--daemon=off";
 
 /// The source that hitch's command line means. Its status socket is beside its pid file, or has the
 /// port in its name, so that several of them can run on a host.
-fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+fn of_hitch(
+    words: &[String],
+    files: &mut dyn Files,
+) -> Result<TypedConfiguration, Vec<Diagnostic>> {
     let import = hitch_import(words, files);
-    let refused = import.findings().iter().filter(|one| matches!(one.fate, Fate::Fault { .. }));
-    let faults = refused.chain(import.unknown()).filter_map(|one| match &one.fate {
-        Fate::Fault { why, remedy } | Fate::Unmapped { why, remedy } => Some(Diagnostic {
-            severity: Severity::Error,
-            subject: Some(one.option.clone()),
-            message: why.clone(),
-            place: Place::File { path: one.place.to_string(), line: 0, column: 0 },
-            excerpt: None,
-            hint: Some(remedy.clone()),
-        }),
+    let refused =
+        import.findings().iter().filter(|one| matches!(one.outcome, ImportOutcome::Fault { .. }));
+    let faults = refused.chain(import.unknown()).filter_map(|one| match &one.outcome {
+        ImportOutcome::Fault { why, remedy } | ImportOutcome::Unmapped { why, remedy } => {
+            Some(Diagnostic {
+                severity: Severity::Error,
+                subject: Some(one.option.clone()),
+                message: why.clone(),
+                place: FaultLocation::File { path: one.place.to_string(), line: 0, column: 0 },
+                excerpt: None,
+                hint: Some(remedy.clone()),
+            })
+        }
         _ => None,
     });
     let faults: Vec<_> = faults.collect();
@@ -143,7 +153,7 @@ fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagn
         }
     };
     let text = format!("{}\n[admin]\nstatus-socket = {socket:?}\n", import.toml());
-    Ok(Source::of_text(config::MADE_OF_OTHERS, text))
+    Ok(TypedConfiguration::of_text(config::MADE_OF_OTHERS, text))
 }
 
 /// The files that an importer reads, by the door of configurations.
@@ -194,7 +204,7 @@ pub(crate) enum Reply {
     /// To `Read`: the bundle is the next message, and then come the keys that the worker process
     /// does not get ([`PackedKeys`]). With this come the descriptors of the folders,
     /// and then the log's if it is a file.
-    Read(Box<Found>),
+    Read(Box<HostFindings>),
     /// To `Read`, before its outcome: the files and directories that were looked at, as they were
     /// then.
     Looked(Stamps),
@@ -213,7 +223,7 @@ pub(crate) enum Reply {
 
 /// The outcome of reading a valid configuration on this host.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct HostFindings {
     /// The user that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<WorkerUser>,
     /// The kernel's part of TLS; `None` = the configuration does not ask for it.
@@ -328,7 +338,7 @@ fn announce(channel: &Channel, step: String) {
 
 /// The outcome of reading a configuration, with its descriptors.
 struct Read {
-    found: Found,
+    found: HostFindings,
     roots: Vec<Root>,
     log: Option<OwnedFd>,
     bundle: Secret,
@@ -336,7 +346,10 @@ struct Read {
 }
 
 /// A configuration with all files that it names.
-fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded), Refusal> {
+fn load(
+    files: AnnouncingFiles<'_>,
+    config: &ConfigSource,
+) -> Result<(Bundle, LoadedConfiguration), Refusal> {
     let mut recorder = Recorder::new(files);
     let source = config.read(&mut *recorder.files());
     let source = source.map_err(Refusal::Config)?;
@@ -377,7 +390,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
 
 fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let mut looked = Stamps::new();
-    let files = Announced { channel, looked: &mut looked, disk: Disk };
+    let files = AnnouncingFiles { channel, looked: &mut looked, disk: Disk };
     let loaded = load(files, config);
     // It is of use whatever they hold.
     let _ = reply(channel, &Reply::Looked(looked), &[]);
@@ -412,14 +425,14 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
     let mut looked = Stamps::new();
-    let mut files = Announced { channel, looked: &mut looked, disk: Disk };
+    let mut files = AnnouncingFiles { channel, looked: &mut looked, disk: Disk };
     let keys = held_keys::grouped(held_keys::of(settings, &mut files));
     let mut keys = keys.map_err(Refusal::Missing)?;
-    let fences = key_process::fences_of_trial(settings, become_user.clone());
+    let confinement = key_process::fences_of_trial(settings, become_user.clone());
     let secrets = settings.cluster.iter().flat_map(|cluster| &cluster.secrets);
     let notice_roots = secrets.filter_map(|one| one.notices().copied().map(SessionKey)).collect();
     let announce_trial = |token: &str| announce(channel, format!("opening the keys in {token}"));
-    let unopened = key_process::try_out(&keys, &fences, announce_trial);
+    let unopened = key_process::try_out(&keys, &confinement, announce_trial);
     for group in &mut keys {
         group.withhold_pins(&unopened).map_err(Refusal::Missing)?;
     }
@@ -432,7 +445,7 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
     announce(channel, "packing the configuration".to_owned());
     let bundle = encode(&bundle);
     Ok(Read {
-        found: Found { become_user, kernel_tls, concerns, folders, acme, notice_roots },
+        found: HostFindings { become_user, kernel_tls, concerns, folders, acme, notice_roots },
         roots,
         log,
         bundle: bundle
@@ -442,24 +455,24 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
 }
 
 /// The host's files, each announced before it is touched.
-struct Announced<'c> {
+struct AnnouncingFiles<'c> {
     channel: &'c Channel,
     looked: &'c mut Stamps,
     disk: Disk,
 }
 
-impl Announced<'_> {
+impl AnnouncingFiles<'_> {
     /// Says what is done with a path, and notes what is there before it is.
     fn announce(&mut self, doing: &str, path: &Path) {
         let name = path.display().to_string();
         announce(self.channel, format!("{doing} {}", printable::line(&name)));
         if !self.looked.contains_key(path) {
-            self.looked.insert(path.to_owned(), Stamp::of(path));
+            self.looked.insert(path.to_owned(), FileStamp::of(path));
         }
     }
 }
 
-impl Files for Announced<'_> {
+impl Files for AnnouncingFiles<'_> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         self.announce("reading", path);
         self.disk.read(path)
@@ -491,7 +504,7 @@ impl Files for Announced<'_> {
 /// The directories and folders in which the supervisor or the worker process is going to do
 /// something.
 fn directories(settings: &Settings) -> Vec<PathBuf> {
-    let services = &settings.plane.services;
+    let services = &settings.data_plane.services;
     let folders = services.iter().filter_map(|service| service.back.folder());
     let folders = folders.map(Path::to_owned);
     let listen = services.iter().flat_map(|service| &service.front.listen);
@@ -516,7 +529,7 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
     reason = "two lists of which the first is said and the second is handed over"
 )]
 fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Root>), Refusal> {
-    let services = settings.plane.services.iter();
+    let services = settings.data_plane.services.iter();
     let (mut folders, mut roots) = (Vec::new(), Vec::new());
     let mut known = HashSet::new();
     for folder in services.filter_map(|service| service.back.folder()) {

@@ -22,7 +22,7 @@ use sys::dns;
 use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_reading};
 use wire::dns::{ServiceRecord, service_records};
 
-use crate::handover::{Fences, Sources, decode, encode};
+use crate::handover::{Confinement, SourceRights, decode, encode};
 use crate::messages;
 use crate::named_servers::{ADDRESSES_MAX, Instance, Name, Port};
 use crate::worker_process::sandbox;
@@ -66,9 +66,9 @@ const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/l
 const TCP_PORTS: [u16; 1] = [53];
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) enum Ask {
+pub(crate) enum ResolverRequest {
     /// The first: give up these rights.
-    Enter(Fences),
+    Enter(Confinement),
     LookUp(Vec<Name>),
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn run() -> ExitCode {
 fn serve() -> io::Result<()> {
     sandbox::begin(RESOLVER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let fences = match next(&channel)? {
-        Some(Ask::Enter(fences)) => fences,
+    let confinement = match next(&channel)? {
+        Some(ResolverRequest::Enter(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the supervisor began with another order")),
         None => return Ok(()),
     };
@@ -103,9 +103,12 @@ fn serve() -> io::Result<()> {
         restrict_connecting(TCP_PORTS)?;
         restrict_to_reading(&readable())
     };
-    if let Err(message) =
-        sandbox::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls)
-    {
+    if let Err(message) = sandbox::give_up_by(
+        &confinement,
+        SourceRights::Any,
+        enter_landlock,
+        restrict_resolver_calls,
+    ) {
         return send(&channel, &Reply::Stuck(message));
     }
     let (queue, names) = mpsc::channel();
@@ -114,7 +117,7 @@ fn serve() -> io::Result<()> {
         for _ in 0..LOOKUPS_MAX {
             thread::Builder::new().spawn_scoped(scope, || answer_each(&names, &channel))?;
         }
-        while let Some(Ask::LookUp(asked)) = next(&channel)? {
+        while let Some(ResolverRequest::LookUp(asked)) = next(&channel)? {
             if identities() != begin {
                 send(&channel, &Reply::Stale)?;
                 break;
@@ -131,7 +134,7 @@ pub(crate) fn readable() -> Vec<&'static Path> {
     FILES.iter().chain(LIBRARIES).map(Path::new).collect()
 }
 
-fn next(channel: &Channel) -> io::Result<Option<Ask>> {
+fn next(channel: &Channel) -> io::Result<Option<ResolverRequest>> {
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(None);
     };

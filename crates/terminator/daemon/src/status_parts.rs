@@ -129,9 +129,9 @@ where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    struct AtMost<T, const MAX: usize>(PhantomData<T>);
+    struct ListLimit<T, const MAX: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMost<T, MAX> {
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListLimit<T, MAX> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,5 +150,5 @@ where
         }
     }
 
-    deserializer.deserialize_seq(AtMost::<T, MAX>(PhantomData))
+    deserializer.deserialize_seq(ListLimit::<T, MAX>(PhantomData))
 }

@@ -10,7 +10,7 @@
 //! speaks to authorities says (`certificates`) over certificates only that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
-//! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
+//! thread, or a deadline ([`DueWork`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
 //! watcher of files (`watched`), the process that orders certificates (`acme`), the one that holds
 //! keys (`keys`, `earlier_keys`), the check of a new program (`upgrade::check`).
@@ -78,7 +78,8 @@ use sys::{process, usage};
 use wire::address::Address;
 
 use crate::handover::{
-    Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
+    Answer, Confinement, ConnectRights, DescriptorRole, Reloads, Rights, SUPERVISOR_NAME,
+    ServeOrder, SupervisorOrder, WorkerStart,
 };
 use crate::held_keys::listed_ids;
 use crate::messages::{self, error};
@@ -86,7 +87,7 @@ use crate::named_servers::ServerName;
 use crate::reader::ConfigSource;
 
 use acme::Acme;
-use child::{Backoff, Child, Earlier, Heard, SendFault, WORKER};
+use child::{Backoff, Child, ChildEvent, EarlierWorkerProcess, SendFault, WORKER};
 use events::{Event, EventQueue};
 use inheritance::{Roots, Sessions, SessionsMemory};
 use key_log::KeyLog;
@@ -94,11 +95,11 @@ use keys::KeyProcesses;
 use listeners::Listeners;
 use names::Names;
 use own_sockets::{AdminSockets, ClusterSocket};
-use prepared::Prepared;
-use reading::Readers;
+use prepared::PreparedConfiguration;
+use reading::RunningReaders;
 use service_manager::ServiceManager;
 use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
-use upgrade::image::{SupervisorOrigin, WayBack, origin};
+use upgrade::image::{RollbackProgram, SupervisorOrigin, origin};
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
@@ -109,13 +110,13 @@ pub(crate) struct Request<'a> {
     /// The configuration; read again at each reload.
     pub(crate) config: ConfigSource,
     /// Called when the first plan is served, and after each reload.
-    pub(crate) started: &'a mut dyn FnMut(&Started),
+    pub(crate) started: &'a mut dyn FnMut(&ServingFacts),
     pub(crate) colour: bool,
 }
 
 /// Facts to show when a plan is served.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct ServingFacts {
     /// Whether another plan was served before.
     pub(crate) is_reload: bool,
     /// Each service's name and an address it listens at, with the ports that the kernel chose.
@@ -157,7 +158,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
 fn serve<'a>(
     request: Request<'a>,
     origin: SupervisorOrigin,
-    way_back: &'a mut Option<WayBack>,
+    way_back: &'a mut Option<RollbackProgram>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     messages::write_in_background().map_err(Failure::host("start a thread"))?;
@@ -199,7 +200,7 @@ impl Phase {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Due {
+enum DueWork {
     /// The next worker process is started.
     Restart,
     /// The keys of the plan to come should be open.
@@ -217,7 +218,7 @@ enum Due {
     Drained,
 }
 
-impl Due {
+impl DueWork {
     /// The answer to a plan that is told now.
     fn answer() -> (Instant, Self) {
         let now = Instant::now();
@@ -227,7 +228,7 @@ impl Due {
 
 /// A plan that is served once the worker process has accepted it.
 struct Pending {
-    prepared: Prepared,
+    prepared: PreparedConfiguration,
     log: OwnedFd,
     cluster_socket: Option<ClusterSocket>,
     /// `None` = it stays.
@@ -248,10 +249,10 @@ struct Supervisor<'a> {
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,
-    fences: Fences,
-    reach: Reach,
+    confinement: Confinement,
+    connect_rights: ConnectRights,
     /// The plan that is served, or that the next worker process will serve.
-    served: Prepared,
+    served: PreparedConfiguration,
     generation: u64,
     pending: Option<Pending>,
     reload_asked: bool,
@@ -261,7 +262,7 @@ struct Supervisor<'a> {
     log_unopened: Option<(String, Option<Instant>)>,
     stop_asked: bool,
     is_ended: bool,
-    readers: Readers,
+    readers: RunningReaders,
     is_reading: bool,
     reloads: Reloads,
     warnings: Vec<String>,
@@ -271,15 +272,15 @@ struct Supervisor<'a> {
     children: u64,
     phase: Phase,
     rights: Option<Rights>,
-    due: Option<(Instant, Due)>,
+    due: Option<(Instant, DueWork)>,
     backoff: Backoff,
     sessions: Sessions,
     key_log: KeyLog,
     upgrading: Upgrading,
     /// Until this one serves in the place of another program.
-    way_back: &'a mut Option<WayBack>,
+    way_back: &'a mut Option<RollbackProgram>,
     /// Worker processes of programs before.
-    earlier: Vec<Earlier>,
+    earlier: Vec<EarlierWorkerProcess>,
     /// The worker process accepts when the one before has paused.
     waits: bool,
     /// The worker process before has been ordered to pause, or is gone.
@@ -385,20 +386,20 @@ impl<'a> Supervisor<'a> {
             return Ok(());
         }
         match self.due.take_if(|(due, _)| *due <= now) {
-            Some((_, Due::Restart)) => self.start_again()?,
-            Some((_, Due::Keys)) => self.keys_have_had_their_time(),
-            Some((_, Due::Answer { .. })) => {
+            Some((_, DueWork::Restart)) => self.start_again()?,
+            Some((_, DueWork::Keys)) => self.keys_have_had_their_time(),
+            Some((_, DueWork::Answer { .. })) => {
                 error("the worker process does not answer");
                 self.child_is_gone()?;
             }
-            Some((_, Due::Pause)) => self.has_not_paused(),
-            Some((_, Due::Switch)) => {
+            Some((_, DueWork::Pause)) => self.has_not_paused(),
+            Some((_, DueWork::Switch)) => {
                 let time = SWITCH_TIME_MAX.as_secs();
                 let why = format!("its worker process did not accept in {time} s");
                 return Err(Failure::Upgrade(why));
             }
-            Some((_, Due::DrainDelay)) => self.drain(),
-            Some((_, Due::Drained)) => self.end_at_once("the worker process has had its time"),
+            Some((_, DueWork::DrainDelay)) => self.drain(),
+            Some((_, DueWork::Drained)) => self.end_at_once("the worker process has had its time"),
             None => {}
         }
         Ok(())
@@ -419,13 +420,15 @@ impl<'a> Supervisor<'a> {
             .map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
         self.manager.answered(Instant::now());
-        self.due = Some(Due::answer());
+        self.due = Some(DueWork::answer());
         self.roots.keep(&self.served.summary.folders);
-        let (enter, roots) =
-            (Order::Enter(self.fences.clone(), self.reach.clone()), self.roots.all());
+        let (enter, roots) = (
+            SupervisorOrder::Enter(self.confinement.clone(), self.connect_rights.clone()),
+            self.roots.all(),
+        );
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
         self.unless_stuck(sent, None);
-        let start = Start {
+        let start = WorkerStart {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
             restarts: self.restarts(),
@@ -434,7 +437,7 @@ impl<'a> Supervisor<'a> {
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };
-        self.tell_plan(self.generation, |serve| Order::Start(start, serve));
+        self.tell_plan(self.generation, |serve| SupervisorOrder::Start(start, serve));
         self.tell_acme();
         // It knows nothing yet.
         self.keys.told.clear();
@@ -452,13 +455,13 @@ impl<'a> Supervisor<'a> {
         self.children.saturating_sub(1)
     }
 
-    fn tell(&mut self, order: &Order) {
+    fn tell(&mut self, order: &SupervisorOrder) {
         let sent = self.child.as_ref().map(|child| child.send(order, &[]));
         self.unless_stuck(sent, None);
     }
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
-    fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
+    fn tell_plan(&mut self, generation: u64, order: impl FnOnce(ServeOrder) -> SupervisorOrder) {
         let key_channels = match self.key_channels() {
             Ok(key_channels) => key_channels,
             Err(error) => {
@@ -472,16 +475,16 @@ impl<'a> Supervisor<'a> {
             pending.map_or(served, |plan| (&plan.prepared, plan.log.as_fd(), &plan.cluster_socket));
         let memory = pending.and_then(|plan| plan.memory.as_ref());
         let memory = memory.unwrap_or(&self.sessions.memory);
-        let Prepared { summary, bundle, .. } = prepared;
+        let PreparedConfiguration { summary, bundle, .. } = prepared;
         let mut with_roles = self.admin_sockets.roles();
-        with_roles.push((Role::Log, log));
+        with_roles.push((DescriptorRole::Log, log));
         with_roles.extend(memory.role());
         with_roles.extend(cluster_socket.as_ref().map(ClusterSocket::role));
         with_roles.extend(self.listeners.roles(&summary.listen, self.workers()));
         with_roles.extend(self.roots.roles(&summary.folders));
         with_roles.extend(key_channels.iter().map(|(role, fd)| (*role, fd.as_fd())));
-        let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
-        let order = order(Serve {
+        let (roles, fds): (Vec<DescriptorRole>, Vec<_>) = with_roles.into_iter().unzip();
+        let order = order(ServeOrder {
             generation,
             workers: self.workers(),
             session_key: memory.key.clone(),
@@ -509,7 +512,7 @@ impl<'a> Supervisor<'a> {
             (fault, None) => error(fault),
             (fault, Some(generation)) => {
                 let refused = Answer::refused(generation, fault.to_string());
-                let news = Event::Heard(child.number(), Heard::Answer(refused));
+                let news = Event::Heard(child.number(), ChildEvent::Answer(refused));
                 self.events.push(news);
             }
         }

@@ -50,12 +50,12 @@ const LINKS_MAX: usize = 40;
 
 /// Facts about files that are known without opening them: `None` = it is not there, or cannot be
 /// seen.
-pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+pub(crate) type Stamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// The metadata that differ after a file, or the list of a directory's entries, has changed, been
 /// replaced or become readable. Links are followed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         Some(Self {
@@ -77,7 +77,7 @@ impl Stamp {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Ask {
+pub(crate) struct WatchRequest {
     /// The files as they were when they were read.
     pub(crate) files: Stamps,
     /// How long files must stay as they are before a change is told.
@@ -88,7 +88,7 @@ pub(crate) struct Ask {
 
 /// That files have changed: some of them, and how many more.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedFiles {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) more: usize,
 }
@@ -107,7 +107,7 @@ fn serve() -> io::Result<()> {
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(());
     };
-    let ask: Ask = decode(&bytes).map_err(io::Error::other)?;
+    let ask: WatchRequest = decode(&bytes).map_err(io::Error::other)?;
     thread::sleep(ask.pause);
     let changed = first_change(&ask);
     let bytes = encode(&changed).map_err(io::Error::other)?;
@@ -115,7 +115,7 @@ fn serve() -> io::Result<()> {
 }
 
 /// Waits until files have changed, and then until they stay as they are.
-fn first_change(ask: &Ask) -> Changed {
+fn first_change(ask: &WatchRequest) -> ChangedFiles {
     let mut is_woken = false;
     loop {
         // Armed before the look: what changes after it ends the wait.
@@ -136,7 +136,7 @@ fn first_change(ask: &Ask) -> Changed {
 }
 
 /// The change, once it stays so; `None` = nothing.
-fn settled(ask: &Ask) -> Option<Changed> {
+fn settled(ask: &WatchRequest) -> Option<ChangedFiles> {
     let mut now = look(ask.files.keys());
     for _ in 0..SETTLING_MAX {
         if now == ask.files {
@@ -153,11 +153,11 @@ fn settled(ask: &Ask) -> Option<Changed> {
     let mut changed: Vec<_> = now.keys().filter(is_changed).cloned().collect();
     let more = changed.len().saturating_sub(NAMED_MAX);
     changed.truncate(NAMED_MAX);
-    (!changed.is_empty()).then_some(Changed { files: changed, more })
+    (!changed.is_empty()).then_some(ChangedFiles { files: changed, more })
 }
 
 fn look<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Stamps {
-    paths.map(|path| (path.clone(), Stamp::of(path))).collect()
+    paths.map(|path| (path.clone(), FileStamp::of(path))).collect()
 }
 
 /// Watches all directories in which a change may change one of these; `None` = the kernel has no
@@ -182,11 +182,11 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
     };
     for _ in 0..LINKS_MAX {
         match first_link(&path) {
-            Way::Link { directory, target } => {
+            PathStep::Link { directory, target } => {
                 found.insert(directory);
                 path = target;
             }
-            Way::End(directory) => {
+            PathStep::End(directory) => {
                 found.insert(directory);
                 if path.is_dir() {
                     found.insert(path);
@@ -199,14 +199,14 @@ fn directories_of(path: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// How far a path leads.
-enum Way {
+enum PathStep {
     /// To a link in this directory; the whole path goes on as this one.
     Link { directory: PathBuf, target: PathBuf },
     /// To its end, or to where there is nothing: in this directory.
     End(PathBuf),
 }
 
-fn first_link(path: &Path) -> Way {
+fn first_link(path: &Path) -> PathStep {
     let mut at = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
@@ -218,14 +218,14 @@ fn first_link(path: &Path) -> Way {
         at.push(component);
         if let Ok(target) = fs::read_link(&at) {
             let target = directory.join(target).join(components.as_path());
-            return Way::Link { directory, target };
+            return PathStep::Link { directory, target };
         }
         let is_last = components.as_path().as_os_str().is_empty();
         if is_last || fs::symlink_metadata(&at).is_err() {
-            return Way::End(directory);
+            return PathStep::End(directory);
         }
     }
-    Way::End(at)
+    PathStep::End(at)
 }
 
 #[cfg(test)]
@@ -242,8 +242,8 @@ mod tests {
         (directory, path)
     }
 
-    fn ask(paths: &[PathBuf]) -> Ask {
-        Ask {
+    fn ask(paths: &[PathBuf]) -> WatchRequest {
+        WatchRequest {
             files: look(paths.iter()),
             debounce: Duration::from_millis(10),
             pause: Duration::ZERO,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 
-use crate::handover::{Answer, Order, WORKER_NAME};
+use crate::handover::{Answer, SupervisorOrder, WORKER_NAME};
 use crate::messages;
 
 use supervisor_link::{next, say};
@@ -53,11 +53,12 @@ fn serve() -> io::Result<()> {
     let Some(first) = next(&channel)? else {
         return Ok(());
     };
-    let (Order::Enter(fences, reach), roots) = (first.order, first.fds) else {
+    let (SupervisorOrder::Enter(confinement, connect_rights), roots) = (first.order, first.fds)
+    else {
         return Err(io::Error::other("the supervisor began with another order"));
     };
     let usage = Usage::of_this_process();
-    let given_up = sandbox::give_up(&fences, &reach, &roots);
+    let given_up = sandbox::give_up(&confinement, &connect_rights, &roots);
     // Those to be served come with the plan.
     drop(roots);
     let rights = match given_up {

@@ -5,14 +5,14 @@
 //! to the server's; bytes to the client are decrypted and encrypted in place ([`crate::relay`]).
 
 use tls::client::ClientHandshake;
-use tls::handshake::{Agreed, HandshakeFault};
+use tls::handshake::{HandshakeFault, NegotiatedParameters};
 use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{RecordContent, RecordSealer, Traffic};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
 
 use crate::buffer::{Buffer, BufferSize, Inbox, Pool};
-use crate::facts::Ending;
-use crate::relay::{Down, RelayFault, StreamEnd};
+use crate::facts::ConnectionEnd;
+use crate::relay::{RelayFault, ServerToClient, StreamEnd};
 use crate::state::EndState;
 
 /// The end towards the server, connected or not.
@@ -30,7 +30,7 @@ pub(crate) struct BackEnd {
     pub(crate) end: Option<StreamEnd>,
     has_closed: bool,
     /// Reason for giving up the connected server.
-    pub(crate) fault: Option<Ending>,
+    pub(crate) fault: Option<ConnectionEnd>,
 }
 
 /// A fault that ends the server's side of an established connection.
@@ -95,7 +95,7 @@ impl BackEnd {
     }
 
     /// Forgets the server. Returns the reason if it was given up.
-    pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
+    pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<ConnectionEnd> {
         pool.give_all(&mut self.inbox.buffer);
         pool.give_all(&mut self.outgoing);
         let header = std::mem::take(&mut self.header);
@@ -110,7 +110,7 @@ impl BackEnd {
     /// Returns the fault in the records, or the server's fatal alert.
     pub(crate) fn relay(
         &mut self,
-        down: &mut Down,
+        down: &mut ServerToClient,
         seal: &mut impl RecordSealer,
         pool: &mut Pool,
     ) -> Result<usize, BackFault> {
@@ -146,7 +146,7 @@ impl BackEnd {
     }
 
     /// Stops reading from a server with TLS; bytes that wait are still sent.
-    pub(crate) fn give_up(&mut self, ending: Ending) {
+    pub(crate) fn give_up(&mut self, ending: ConnectionEnd) {
         if !self.state.is_plain() {
             self.state = EndState::Closed;
         }
@@ -168,7 +168,10 @@ impl BackEnd {
     }
 
     /// Continues the handshake. Returns the agreed parameters once it is done.
-    pub(crate) fn advance(&mut self, pool: &mut Pool) -> Result<Option<Agreed>, HandshakeFault> {
+    pub(crate) fn advance(
+        &mut self,
+        pool: &mut Pool,
+    ) -> Result<Option<NegotiatedParameters>, HandshakeFault> {
         let EndState::Handshaking(handshake) = &mut self.state else {
             return Ok(None);
         };

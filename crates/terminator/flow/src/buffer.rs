@@ -52,11 +52,11 @@ pub enum BufferSize {
 /// Memory, of which a part is in use. Boxed, because an idle connection has five places for buffers
 /// and no buffer.
 #[derive(Debug)]
-pub struct Buffer(Box<Stretch>);
+pub struct Buffer(Box<BufferMemory>);
 
 /// Memory with the bytes between `start` and `end` in use.
 #[derive(Debug)]
-struct Stretch {
+struct BufferMemory {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -67,7 +67,7 @@ struct Stretch {
 impl Buffer {
     fn new(made: BufferSize, bytes: usize) -> Self {
         let bytes = vec![0; bytes].into_boxed_slice();
-        Self(Box::new(Stretch { bytes, start: 0, end: 0, made }))
+        Self(Box::new(BufferMemory { bytes, start: 0, end: 0, made }))
     }
 
     /// Returns the bytes in use.
@@ -234,8 +234,8 @@ impl Inbox {
 
 #[derive(Debug, Default)]
 pub struct Pool {
-    small: Spare,
-    large: Spare,
+    small: SpareBuffers,
+    large: SpareBuffers,
     in_use: usize,
     large_in_use: usize,
     /// Buffer where short records are put together before they are appended to a buffer.
@@ -244,13 +244,13 @@ pub struct Pool {
 
 /// Spare buffers of one size; the last one is taken first.
 #[derive(Debug, Default)]
-struct Spare {
+struct SpareBuffers {
     buffers: Vec<Buffer>,
     /// Fewest spare buffers since the last shedding: as many were not needed since then.
     least: usize,
 }
 
-impl Spare {
+impl SpareBuffers {
     fn take(&mut self) -> Option<Buffer> {
         let taken = self.buffers.pop();
         self.least = self.least.min(self.buffers.len());

@@ -8,17 +8,19 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use telemetry::outcome::{HandshakeKind, Reason};
-use wire::server_session::Watch;
+use wire::server_session::ServerHelloReader;
 
 use crate::back_end::BackEnd;
 use crate::buffer::Pool;
 use crate::events::{Action, Actions, Event};
-use crate::facts::{Ending, Facts};
+use crate::facts::{ConnectionEnd, ConnectionFacts};
 use crate::front_end::{self, FrontEnd, Handshaking};
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
-use crate::relay::{Down, Up};
-use crate::state::{ConnectionStage, EndState, HiddenHello, Postponed, StarttlsTalk, first_to_end};
+use crate::relay::{ClientToServer, ServerToClient};
+use crate::state::{
+    ConnectionStage, EndState, HiddenHello, PostponedBackEvent, StarttlsTalk, first_to_end,
+};
 
 mod back;
 mod front;
@@ -31,28 +33,28 @@ pub struct Flow {
     stage: ConnectionStage,
     front: FrontEnd,
     back: BackEnd,
-    up: Up,
-    down: Down,
+    up: ClientToServer,
+    down: ServerToClient,
     /// Dialog before TLS, which is also rewritten under TLS; `None` = it is over, or there was
     /// none.
     conversation: Option<Box<StarttlsTalk>>,
     /// The dialog's words for an unreachable server, if the dialog ended before the failure.
     unavailable: Vec<u8>,
     /// Search for the session in the server's bytes, until it is known.
-    session_watch: Option<Box<Watch>>,
+    session_watch: Option<Box<ServerHelloReader>>,
     /// State of an opened encrypted hello, which a second hello may follow.
     hidden: Option<Box<HiddenHello>>,
     /// Event of the server's end that waits for the end of a handshake with early data.
-    postponed: Option<Postponed>,
-    facts: Facts,
-    ending: Option<Ending>,
+    postponed: Option<PostponedBackEvent>,
+    facts: ConnectionFacts,
+    ending: Option<ConnectionEnd>,
     actions: Actions,
     last_byte: Instant,
 }
 
 impl Flow {
     /// Creates the state of a connection that has just been accepted.
-    pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
+    pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: ConnectionFacts) -> Self {
         let last_byte = facts.accepted;
         let is_plain = matches!(settings.front, Front::Plain(_));
         let starttls = settings.starttls.as_ref();
@@ -63,8 +65,8 @@ impl Flow {
             settings,
             stage: ConnectionStage::Handshaking,
             back: BackEnd::default(),
-            up: Up::default(),
-            down: Down::default(),
+            up: ClientToServer::default(),
+            down: ServerToClient::default(),
             conversation,
             unavailable: Vec::new(),
             session_watch: None,
@@ -83,7 +85,7 @@ impl Flow {
         flow
     }
 
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ConnectionFacts {
         &self.facts
     }
 
@@ -94,7 +96,7 @@ impl Flow {
     }
 
     /// Returns how the connection ended; `None` before its end.
-    pub fn ending(&self) -> Option<&Ending> {
+    pub fn ending(&self) -> Option<&ConnectionEnd> {
         self.ending.as_ref()
     }
 
@@ -187,12 +189,12 @@ impl Flow {
             Event::BackExpected(bytes) => self.expect_bytes(bytes),
             Event::BackReceived(received) => self.back_received(received, now, pool),
             Event::BackEndReason(reason) => {
-                self.ending.get_or_insert_with(|| Ending::new(reason));
+                self.ending.get_or_insert_with(|| ConnectionEnd::new(reason));
             }
             Event::BackSent(count) => self.back_sent(count, now, pool),
             Event::BackRefused => self.back_refused(pool),
             Event::Timeout => self.time_out(now, pool),
-            Event::Stopped(reason) => self.stop(Ending::new(reason), pool),
+            Event::Stopped(reason) => self.stop(ConnectionEnd::new(reason), pool),
         }
     }
 
@@ -229,14 +231,14 @@ impl Flow {
             if self.has_silent_server(now, pool) {
                 return;
             }
-            return self.stop(Ending::new(Reason::HandshakeTimeout), pool);
+            return self.stop(ConnectionEnd::new(Reason::HandshakeTimeout), pool);
         }
         if self.lifetime_end().is_some_and(|end| end <= now) {
             return self.end_lifetime(now, pool);
         }
         match self.stage {
             ConnectionStage::Dialling { .. } if self.is_clients_turn() => {
-                self.stop(Ending::new(Reason::HandshakeTimeout), pool);
+                self.stop(ConnectionEnd::new(Reason::HandshakeTimeout), pool);
             }
             ConnectionStage::Dialling { .. } => {
                 self.stage = ConnectionStage::Dialling { since: now };
@@ -248,7 +250,7 @@ impl Flow {
             ConnectionStage::Relaying if self.is_broadcast() => self.pass_on(now, pool),
             // Sends no close_notify, because the server may have had more to send.
             ConnectionStage::Relaying => {
-                self.close_gracefully(Ending::new(Reason::IdleTimeout), now, pool)
+                self.close_gracefully(ConnectionEnd::new(Reason::IdleTimeout), now, pool)
             }
             ConnectionStage::Closing { .. } => self.finish(pool),
             ConnectionStage::Handshaking | ConnectionStage::Over => {}
@@ -330,7 +332,7 @@ impl Flow {
         if up_is_done && down_is_done && self.up.is_refused && !self.front.is_ended {
             // Closing with unread client bytes would reset the connection under its last bytes.
             let ending = self.ending.take();
-            let ending = ending.unwrap_or_else(|| Ending::new(Reason::BackendClosed));
+            let ending = ending.unwrap_or_else(|| ConnectionEnd::new(Reason::BackendClosed));
             self.close_gracefully(ending, self.last_byte, pool);
         } else if up_is_done && down_is_done {
             self.finish(pool);
@@ -343,12 +345,17 @@ impl Flow {
 
     pub(super) fn note_ending(&mut self) {
         if self.ending.is_none() {
-            self.ending = first_to_end(self.up.end, self.down.is_ended).map(Ending::new);
+            self.ending = first_to_end(self.up.end, self.down.is_ended).map(ConnectionEnd::new);
         }
     }
 
     /// Ends after the last bytes to the client.
-    pub(super) fn close_gracefully(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn close_gracefully(
+        &mut self,
+        ending: ConnectionEnd,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
         self.ending = Some(ending);
         self.drop_back();
         self.down.release();
@@ -386,11 +393,11 @@ impl Flow {
             self.send_close_notify(pool);
             self.down.is_ended = true;
         }
-        self.close_gracefully(Ending::new(Reason::LifetimeReached), now, pool);
+        self.close_gracefully(ConnectionEnd::new(Reason::LifetimeReached), now, pool);
     }
 
     /// Ends at once. If only the last bytes remain to be sent, the earlier reason stays.
-    pub(super) fn stop(&mut self, ending: Ending, pool: &mut Pool) {
+    pub(super) fn stop(&mut self, ending: ConnectionEnd, pool: &mut Pool) {
         if !matches!(self.stage, ConnectionStage::Closing { .. }) {
             self.ending = Some(ending);
         }

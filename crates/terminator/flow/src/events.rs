@@ -27,11 +27,11 @@ use std::rc::Rc;
 
 use telemetry::outcome::{Reason, SessionTier};
 
-use crate::facts::Ending;
+use crate::facts::ConnectionEnd;
 use crate::options::Settings;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Received {
+pub enum ReceiveResult {
     /// Number of bytes received.
     Bytes(usize),
     /// Number of bytes received, which are the last.
@@ -42,7 +42,7 @@ pub enum Received {
     Failed,
 }
 
-impl Received {
+impl ReceiveResult {
     /// Reports whether the stream is complete.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Last(_) | Self::End)
@@ -61,7 +61,7 @@ impl Received {
 pub enum Event {
     /// The client's bytes were received into
     /// [`Flow::front_room`](crate::connection::Flow::front_room), or its stream has ended.
-    FrontReceived(Received),
+    FrontReceived(ReceiveResult),
     /// Bytes of [`Flow::front_pending`](crate::connection::Flow::front_pending) that were sent.
     FrontSent(usize),
     /// Number of bytes that went from the back to the client past our buffers.
@@ -90,13 +90,13 @@ pub enum Event {
     BackConnected,
     /// No server can serve the connection: none could be connected, for the last one's reason, or
     /// the PROXY header that it expects cannot be made.
-    DialFailed(Ending),
+    DialFailed(ConnectionEnd),
     /// The back begins to send this number of bytes in one go, before the first of them is
     /// received; [`Action::Offload`] may follow.
     BackExpected(u64),
     /// The back's bytes were received into [`Flow::back_room`](crate::connection::Flow::back_room),
     /// or its stream has ended.
-    BackReceived(Received),
+    BackReceived(ReceiveResult),
     /// Reason why the back is about to end its stream, if not by its own decision.
     BackEndReason(Reason),
     /// Bytes of [`Flow::back_pending`](crate::connection::Flow::back_pending) that were sent.

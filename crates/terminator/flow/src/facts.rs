@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use telemetry::outcome::{
     EarlyData, EchResult, HandshakeKind, Reason, ResumptionMiss, SessionTier,
 };
-use tls::handshake::Agreed;
+use tls::handshake::NegotiatedParameters;
 use tls::identity::{self, Fingerprint};
 use tls::options::Version;
 use wire::proxy_header::{Addresses, ClientTls, HeaderTooLong, HeaderV2, kind, write_v1};
@@ -50,7 +50,7 @@ pub struct PassingSession {
 }
 
 #[derive(Debug)]
-pub struct Facts {
+pub struct ConnectionFacts {
     /// Number of the connection in the log and in PP2_TYPE_UNIQUE_ID.
     pub id: u64,
     pub accepted: Instant,
@@ -77,7 +77,7 @@ pub struct Facts {
     /// Algorithms of the server certificate, if the PROXY header shows them. Boxed, because few
     /// services do that.
     pub certificate: Option<Box<CertificateAlgorithms>>,
-    pub agreed: Option<Agreed>,
+    pub agreed: Option<NegotiatedParameters>,
     pub handshake: Option<HandshakeKind>,
     /// Reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
@@ -96,7 +96,7 @@ pub struct Facts {
     /// Index, in the options, of the server that was dialled last.
     pub server: Option<usize>,
     /// Parameters of the TLS with the server.
-    pub back_agreed: Option<Agreed>,
+    pub back_agreed: Option<NegotiatedParameters>,
     /// Time at which a server was connected, and its TLS handshake over.
     pub connected: Option<Instant>,
     /// Application bytes from the client to the server.
@@ -111,7 +111,7 @@ pub struct Facts {
     pub offloaded: bool,
 }
 
-impl Facts {
+impl ConnectionFacts {
     /// Creates the facts of a connection that has just been accepted.
     pub fn new(id: u64, route: Route, now: Instant) -> Self {
         Self {
@@ -154,12 +154,12 @@ impl Facts {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ending {
+pub struct ConnectionEnd {
     pub reason: Reason,
     pub detail: Option<Box<str>>,
 }
 
-impl Ending {
+impl ConnectionEnd {
     pub fn new(reason: Reason) -> Self {
         Self { reason, detail: None }
     }
@@ -174,7 +174,7 @@ impl Ending {
 /// # Errors
 /// Fails if the header cannot be made. The connection must not reach a server without it: the
 /// server would read a header from the client's first bytes, which can then claim anything.
-pub(crate) fn header(send: &SendProxy, facts: &Facts) -> Result<Vec<u8>, Ending> {
+pub(crate) fn header(send: &SendProxy, facts: &ConnectionFacts) -> Result<Vec<u8>, ConnectionEnd> {
     let mut out = Vec::new();
     match send {
         SendProxy::Off => {}
@@ -184,14 +184,14 @@ pub(crate) fn header(send: &SendProxy, facts: &Facts) -> Result<Vec<u8>, Ending>
         }
         SendProxy::V1 => write_v1(&addresses(facts.route), &mut out),
         SendProxy::V2(tlvs) => write_v2(tlvs, facts, &mut out)
-            .map_err(|error| Ending::with(Reason::ProxyHeaderTooLong, error.to_string()))?,
+            .map_err(|error| ConnectionEnd::with(Reason::ProxyHeaderTooLong, error.to_string()))?,
     }
     Ok(out)
 }
 
 /// Returns the ending of a client that may not send the header that the service passes on.
-pub(crate) fn missing_header() -> Ending {
-    Ending::new(Reason::ProxyHeaderMissing)
+pub(crate) fn missing_header() -> ConnectionEnd {
+    ConnectionEnd::new(Reason::ProxyHeaderMissing)
 }
 
 fn addresses(route: Route) -> Addresses<'static> {
@@ -201,7 +201,11 @@ fn addresses(route: Route) -> Addresses<'static> {
     }
 }
 
-fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
+fn write_v2(
+    tlvs: &ProxyTlvs,
+    facts: &ConnectionFacts,
+    out: &mut Vec<u8>,
+) -> Result<(), HeaderTooLong> {
     let agreed = facts.agreed.as_ref();
     let der = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
     let common_name = der.filter(|_| tlvs.ssl).and_then(identity::common_name);
@@ -237,8 +241,8 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), He
 }
 
 fn client_tls<'a>(
-    agreed: &Agreed,
-    facts: &'a Facts,
+    agreed: &NegotiatedParameters,
+    facts: &'a ConnectionFacts,
     common_name: Option<&'a str>,
 ) -> ClientTls<'a> {
     let has_certificate = agreed.client_certificate.is_some();
@@ -280,11 +284,11 @@ mod tests {
         client_certificate: None,
     };
 
-    fn facts(common_name_bytes: usize) -> Facts {
+    fn facts(common_name_bytes: usize) -> ConnectionFacts {
         let leaf = Authority::root("club").client(&"n".repeat(common_name_bytes));
         let route = Route { source: None, destination: None };
-        let mut facts = Facts::new(1, route, Instant::now());
-        facts.agreed = Some(Agreed {
+        let mut facts = ConnectionFacts::new(1, route, Instant::now());
+        facts.agreed = Some(NegotiatedParameters {
             version: Version::Tls13,
             suite: None,
             group: None,

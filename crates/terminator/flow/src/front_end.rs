@@ -7,19 +7,19 @@ use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
 use tls::challenge;
-use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
+use tls::handshake::{CompletedHandshake, Handshake, HandshakeFault, NegotiatedParameters};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{KeyExhausted, RecordLayout, RecordSealer};
 use tls::resumption::OfferedSession;
 use tls::server::Server;
 use tls::traffic::Traffic;
-use wire::client_hello::{self, ClientHello, HelloFault, Peek, Reader};
-use wire::proxy_header::{self, Likeness, ProxyFault};
+use wire::client_hello::{self, ClientHello, HelloFault, HelloProgress, Reader};
+use wire::proxy_header::{self, HeaderGuess, ProxyFault};
 use wire::server_session::SessionId;
 
 use crate::buffer::Buffer;
 use crate::facts;
-use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
+use crate::facts::{CertificateAlgorithms, ConnectionEnd, ConnectionFacts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
 use crate::relay::AS_IS;
 use crate::state::{EndState, KtlsState};
@@ -155,7 +155,7 @@ pub(crate) enum HandshakeProgress {
     Waiting,
     /// The hello is whole, and the client's TLS is passed through.
     Passthrough,
-    Established(Established),
+    Established(CompletedHandshake),
 }
 
 impl Handshaking {
@@ -169,10 +169,10 @@ impl Handshaking {
         &mut self,
         incoming: &mut Buffer,
         settings: &Settings,
-        facts: &mut Facts,
+        facts: &mut ConnectionFacts,
         out: &mut Vec<u8>,
         early: &mut Vec<u8>,
-    ) -> Result<HandshakeProgress, Ending> {
+    ) -> Result<HandshakeProgress, ConnectionEnd> {
         if matches!(self, Self::ProxyHeader) {
             if !take_proxy_header(incoming, settings, facts)? {
                 return Ok(HandshakeProgress::Waiting);
@@ -208,13 +208,13 @@ impl Handshaking {
         let established = handshake.finish().map_err(ending_of_handshake)?;
         if established.agreed.alpn.as_deref() == Some(challenge::PROTOCOL) {
             // RFC 8737 section 3: the authority wanted only the handshake.
-            return Err(Ending::new(Reason::AcmeValidation));
+            return Err(ConnectionEnd::new(Reason::AcmeValidation));
         }
         Ok(HandshakeProgress::Established(established))
     }
 
     /// Returns the parameters of early data, all agreed on before the handshake's end.
-    pub(crate) fn agreed(&self) -> Option<Agreed> {
+    pub(crate) fn agreed(&self) -> Option<NegotiatedParameters> {
         match self {
             Self::Handshake(handshake) => handshake.agreed().ok(),
             _ => None,
@@ -226,10 +226,10 @@ impl Handshaking {
 fn take_proxy_header(
     incoming: &mut Buffer,
     settings: &Settings,
-    facts: &mut Facts,
-) -> Result<bool, Ending> {
+    facts: &mut ConnectionFacts,
+) -> Result<bool, ConnectionEnd> {
     let malformed =
-        |fault: ProxyFault| Ending::with(Reason::ProxyHeaderMalformed, fault.to_string());
+        |fault: ProxyFault| ConnectionEnd::with(Reason::ProxyHeaderMalformed, fault.to_string());
     let Some(parsed) = proxy_header::read(incoming.data()).map_err(malformed)? else {
         return Ok(false);
     };
@@ -260,16 +260,16 @@ fn take_hello(
     reader: &mut Reader,
     incoming: &Buffer,
     settings: &Settings,
-    facts: &mut Facts,
+    facts: &mut ConnectionFacts,
     out: &mut Vec<u8>,
-) -> Result<HelloOutcome, Ending> {
+) -> Result<HelloOutcome, ConnectionEnd> {
     let is_shared = matches!(settings.front, Front::Shared);
     if !is_shared && settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
         return Err(facts::missing_header());
     }
     let hello = match reader.read(incoming.data()) {
-        Ok(Peek::Incomplete) => return Ok(HelloOutcome::Incomplete),
-        Ok(Peek::Hello(hello)) => hello,
+        Ok(HelloProgress::Incomplete) => return Ok(HelloOutcome::Incomplete),
+        Ok(HelloProgress::Hello(hello)) => hello,
         Err(fault) => return Err(ending_of_hello(&fault, incoming.data(), facts, out)),
     };
     facts.server_name = hello.server_name().map(|name| name.to_ascii_lowercase().into());
@@ -293,7 +293,10 @@ fn take_hello(
     let config = server.select(&hello).map_err(|refusal| {
         out.extend_from_slice(&client_hello::alert_record(refusal.alert));
         let (reason, detail) = (refusal.reason, refusal.detail);
-        detail.map_or_else(|| Ending::new(reason), |detail| Ending::with(reason, detail))
+        detail.map_or_else(
+            || ConnectionEnd::new(reason),
+            |detail| ConnectionEnd::with(reason, detail),
+        )
     })?;
     if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
         facts.certificate = server.certificate_for(&hello).map(|one| {
@@ -321,7 +324,11 @@ fn printable_name(bytes: &[u8]) -> Box<str> {
 const OTHER_NAME_CHARS_MAX: usize = 253;
 
 /// Passes a client's TLS through, once the place of its session is known, if that matters.
-fn pass_by(hello: &ClientHello<'_>, settings: &Settings, facts: &mut Facts) -> HelloOutcome {
+fn pass_by(
+    hello: &ClientHello<'_>,
+    settings: &Settings,
+    facts: &mut ConnectionFacts,
+) -> HelloOutcome {
     let Some(sessions) = &settings.passing_sessions else {
         return HelloOutcome::Passthrough;
     };
@@ -339,7 +346,7 @@ fn note_shown_certificate(
     server: &Server,
     hello: &ClientHello<'_>,
     settings: &Settings,
-    facts: &mut Facts,
+    facts: &mut ConnectionFacts,
 ) {
     if settings.starttls.is_some() && settings.back_tls.is_some() {
         let shown = server.certificate_for(hello);
@@ -369,7 +376,7 @@ fn kind_if_resumed(hello: &ClientHello<'_>) -> HandshakeKind {
 
 /// Returns the kind of a handshake with these parameters.
 pub(crate) fn kind_of(
-    agreed: &Agreed,
+    agreed: &NegotiatedParameters,
     offered: Option<HandshakeKind>,
     settings: &Settings,
 ) -> HandshakeKind {
@@ -392,15 +399,20 @@ pub(crate) fn early_bytes_max(settings: &Settings) -> u32 {
     }
 }
 
-fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Ending {
+fn ending_of_hello(
+    fault: &HelloFault,
+    bytes: &[u8],
+    facts: &ConnectionFacts,
+    out: &mut Vec<u8>,
+) -> ConnectionEnd {
     if let Some(alert) = fault.alert() {
         out.extend_from_slice(&client_hello::alert_record(alert));
     }
     let reason = match fault {
-        HelloFault::NotTls if proxy_header::likeness(bytes) == Likeness::Yes => {
+        HelloFault::NotTls if proxy_header::likeness(bytes) == HeaderGuess::Yes => {
             if facts.has_proxy_header {
                 let detail = "a second one follows the first; of two balancers let one add it";
-                return Ending::with(Reason::ProxyHeaderMalformed, detail);
+                return ConnectionEnd::with(Reason::ProxyHeaderMalformed, detail);
             }
             Reason::ProxyHeaderUntrusted
         }
@@ -416,7 +428,7 @@ fn ending_of_hello(fault: &HelloFault, bytes: &[u8], facts: &Facts, out: &mut Ve
     if reason == Reason::PlainHttp {
         out.extend_from_slice(PLAIN_HTTP_ANSWER);
     }
-    Ending::with(reason, fault.to_string())
+    ConnectionEnd::with(reason, fault.to_string())
 }
 
 /// Answer that a browser without the `s` can show.
@@ -427,6 +439,6 @@ const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     This port speaks HTTPS; use https:// in the address\n";
 
-fn ending_of_handshake(fault: HandshakeFault) -> Ending {
-    Ending::with(fault.reason, fault.to_string())
+fn ending_of_handshake(fault: HandshakeFault) -> ConnectionEnd {
+    ConnectionEnd::with(fault.reason, fault.to_string())
 }

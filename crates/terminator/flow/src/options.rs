@@ -9,7 +9,7 @@ use tls::ech::EchKeys;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::resumption::PassingSessions;
 use tls::server::Server;
-use wire::starttls::{Dialect, HostNames, Policy, Sides};
+use wire::starttls::{Dialect, HostNames, Policy, StarttlsSides};
 use wire::tunnel::Tunnel;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Settings {
 pub struct Starttls {
     pub dialect: Dialect,
     /// Clients, servers or both. Clients need [`Front::Terminate`], servers `back_tls`.
-    pub sides: Sides,
+    pub sides: StarttlsSides,
     /// Name of the servers, for dialects that send it to them.
     pub server_name: Option<String>,
     /// Name of this host that mail servers get ([`HostNames::own`]).

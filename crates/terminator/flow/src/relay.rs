@@ -70,7 +70,7 @@ impl From<KeyExhausted> for RelayFault {
 
 /// Direction from the client to the server.
 #[derive(Debug, Default)]
-pub(crate) struct Up {
+pub(crate) struct ClientToServer {
     /// Records as received; before the end of the handshake, its messages.
     pub(crate) inbox: Inbox,
     /// Plaintext of the records, not yet sent on.
@@ -82,7 +82,7 @@ pub(crate) struct Up {
 
 /// Direction from the server to the client.
 #[derive(Debug, Default)]
-pub(crate) struct Down {
+pub(crate) struct ServerToClient {
     /// Records not yet sent; before the end of the handshake, its messages.
     pub(crate) records: Option<Buffer>,
     /// Time until which the records wait to be sent with others.
@@ -92,7 +92,7 @@ pub(crate) struct Down {
     sizing: RecordSizing,
 }
 
-impl Up {
+impl ClientToServer {
     /// Returns room for records, or for a message that may be longer; `None` = nothing is read now.
     pub(crate) fn room(&mut self, is_message: bool, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.plain.is_some() || self.end.is_some() || self.is_refused {
@@ -206,7 +206,7 @@ fn seal_laid_out(
     Ok(())
 }
 
-impl Down {
+impl ServerToClient {
     /// Returns room for plaintext: pieces of a record's size, to be filled in order with one
     /// vectored read; `None` = not now.
     pub(crate) fn room<'a>(

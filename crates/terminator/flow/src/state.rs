@@ -13,12 +13,12 @@ use telemetry::outcome::Reason;
 use tls::ech::{EchContext, EchFault};
 use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::traffic::{ControlRecord, Traffic};
-use wire::client_hello::{HelloFault, Peek, Reader};
+use wire::client_hello::{HelloFault, HelloProgress, Reader};
 use wire::ech::{RecordGate, RetryWatch};
 use wire::starttls::Dialog;
 use wire::tunnel::TunnelDialog;
 
-use crate::facts::Ending;
+use crate::facts::ConnectionEnd;
 use crate::options::{Starttls, Timeouts};
 use crate::relay::StreamEnd;
 
@@ -44,11 +44,11 @@ pub(crate) enum ConnectionStage {
 }
 
 /// An event on the server's side that waits for the end of a handshake with early data.
-pub(crate) enum Postponed {
+pub(crate) enum PostponedBackEvent {
     /// The server's stream has ended.
     BackEnd,
     /// No server could be connected, or it broke the connection off.
-    BackFailure(Ending),
+    BackFailure(ConnectionEnd),
 }
 
 /// Returns the ending if a side has ended its stream: the first to do so has ended the connection.
@@ -315,8 +315,8 @@ impl HiddenHello {
             return SecondHello::NotWhole;
         };
         match reader.read(bytes) {
-            Ok(Peek::Incomplete) => SecondHello::NotWhole,
-            Ok(Peek::Hello(hello)) => match self.context.open_second(&hello) {
+            Ok(HelloProgress::Incomplete) => SecondHello::NotWhole,
+            Ok(HelloProgress::Hello(hello)) => match self.context.open_second(&hello) {
                 Ok(inner) => SecondHello::Opened(inner, hello.wire_bytes()),
                 Err(fault) => SecondHello::Refused(fault),
             },

@@ -9,19 +9,19 @@ use crate::source::{Statement, switch};
 
 /// The value of a key, and what is lost on the way.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Converted {
+pub(crate) struct ConvertedValue {
     pub(crate) value: Value,
     pub(crate) difference: Option<String>,
 }
 
 /// A value that the key cannot have: the reason, and what to do instead.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Unfit {
+pub(crate) struct UnusableValue {
     pub(crate) why: String,
     pub(crate) remedy: String,
 }
 
-impl Unfit {
+impl UnusableValue {
     pub(crate) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
     }
@@ -37,10 +37,10 @@ impl Unfit {
     }
 }
 
-type Conversions = Result<Converted, Unfit>;
+type Conversions = Result<ConvertedValue, UnusableValue>;
 
 fn alike(value: impl Into<Value>) -> Conversions {
-    Ok(Converted { value: value.into(), difference: None })
+    Ok(ConvertedValue { value: value.into(), difference: None })
 }
 
 const SECOND: u64 = 1000;
@@ -60,13 +60,16 @@ pub(crate) fn convert(range: KeyRange, conversion: Conversion, words: &[String])
         Conversion::Number => number(range, &text),
         Conversion::Switch => match switch(&text) {
             Some(on) => alike(on),
-            None => Err(Unfit::new(format!("`{text}` is neither on nor off"), "write on or off")),
+            None => Err(UnusableValue::new(
+                format!("`{text}` is neither on nor off"),
+                "write on or off",
+            )),
         },
         Conversion::Seconds => time(range, &text, SECOND),
         Conversion::Milliseconds => time(range, &text, 1),
         Conversion::Size => match size(&text) {
             Some(bytes) => alike(format!("{bytes}B")),
-            None => Err(Unfit::new(format!("`{text}` is no size"), "write bytes")),
+            None => Err(UnusableValue::new(format!("`{text}` is no size"), "write bytes")),
         },
         Conversion::Words => alike(array(split(words))),
         Conversion::Groups => groups(words),
@@ -76,7 +79,10 @@ pub(crate) fn convert(range: KeyRange, conversion: Conversion, words: &[String])
             choices.get(if is_on { "on" } else { "off" })
         }) {
             Some(ours) => alike(ours.clone()),
-            None => Err(Unfit::new(format!("`{text}` has no equal here"), "see the key's words")),
+            None => Err(UnusableValue::new(
+                format!("`{text}` has no equal here"),
+                "see the key's words",
+            )),
         },
     }
 }
@@ -87,23 +93,23 @@ fn path(text: &str) -> Conversions {
         return alike(text);
     }
     let place = "a relative path begins at the directory of lariat.toml";
-    Ok(Converted { value: text.into(), difference: Some(format!("`{text}`: {place}")) })
+    Ok(ConvertedValue { value: text.into(), difference: Some(format!("`{text}`: {place}")) })
 }
 
 fn number((least, most): KeyRange, text: &str) -> Conversions {
     let Ok(number) = text.parse::<u64>() else {
-        return Err(Unfit::new(format!("`{text}` is no number"), "write a number"));
+        return Err(UnusableValue::new(format!("`{text}` is no number"), "write a number"));
     };
     let fitting = number.clamp(least, most);
     let value = i64::try_from(fitting).unwrap_or(i64::MAX);
     let beyond = || format!("{number} is beyond what the key takes, {least} to {most}");
-    Ok(Converted { value: value.into(), difference: (fitting != number).then(beyond) })
+    Ok(ConvertedValue { value: value.into(), difference: (fitting != number).then(beyond) })
 }
 
 /// A time as keys write it.
 fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
     let Some(time) = milliseconds(text, unit) else {
-        return Err(Unfit::new(format!("`{text}` is no time"), "write it as `30s`"));
+        return Err(UnusableValue::new(format!("`{text}` is no time"), "write it as `30s`"));
     };
     let fitting = time.clamp(least, most);
     let beyond = || {
@@ -111,7 +117,7 @@ fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
         format!("{time} is beyond what the key takes, {least} to {most}")
     };
     let difference = (fitting != time).then(beyond);
-    Ok(Converted { value: time_text(fitting).into(), difference })
+    Ok(ConvertedValue { value: time_text(fitting).into(), difference })
 }
 
 /// A time by the words of nginx and HAProxy: `1h30m`, `500ms`, `10`, which counts `unit`s.
@@ -206,10 +212,13 @@ fn groups(words: &[String]) -> Conversions {
     }
     if known.is_empty() {
         let why = format!("{} are not supported", others.join(", "));
-        return Err(Unfit::new(why, "leave it out: x25519, secp256r1 and secp384r1 are enabled"));
+        return Err(UnusableValue::new(
+            why,
+            "leave it out: x25519, secp256r1 and secp384r1 are enabled",
+        ));
     }
     let lost = || format!("without {}, which are not supported", others.join(", "));
-    Ok(Converted { value: array(known), difference: (!others.is_empty()).then(lost) })
+    Ok(ConvertedValue { value: array(known), difference: (!others.is_empty()).then(lost) })
 }
 
 /// Versions of TLS; older ones are not spoken.
@@ -223,18 +232,21 @@ fn versions(words: &[String]) -> Conversions {
             Some(None) => others.push(name),
             None => {
                 let remedy = "write TLSv1.2 or TLSv1.3";
-                return Err(Unfit::new(format!("`{name}` is no version of TLS"), remedy));
+                return Err(UnusableValue::new(format!("`{name}` is no version of TLS"), remedy));
             }
         }
     }
     spoken.sort_unstable();
     if spoken.is_empty() {
         let why = format!("{}: nothing older than TLS 1.2 is spoken (RFC 8996)", others.join(", "));
-        return Err(Unfit::new(why, "both TLS 1.2 and 1.3 are enabled now; renew old clients"));
+        return Err(UnusableValue::new(
+            why,
+            "both TLS 1.2 and 1.3 are enabled now; renew old clients",
+        ));
     }
     let old = others.join(", ");
     let lost = || format!("without {old}: nothing older than TLS 1.2 is spoken (RFC 8996)");
-    Ok(Converted { value: array(spoken), difference: (!others.is_empty()).then(lost) })
+    Ok(ConvertedValue { value: array(spoken), difference: (!others.is_empty()).then(lost) })
 }
 
 /// Our name of a version, `Some(None)` = an older one, `None` = no version.

@@ -10,11 +10,11 @@ pub struct ImportFinding {
     pub place: SourceLine,
     /// The option, with its words where they help to find it; or what a fault is about.
     pub option: String,
-    pub fate: Fate,
+    pub outcome: ImportOutcome,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Fate {
+pub enum ImportOutcome {
     /// The same is said, by this key; or Lariat does it always, as the words say.
     Mapped(String),
     /// A key says it, and something differs.
@@ -37,7 +37,7 @@ impl ImportFinding {
     }
 }
 
-impl Fate {
+impl ImportOutcome {
     /// The words of the report for it.
     pub fn word(&self) -> &'static str {
         match self {
@@ -53,15 +53,15 @@ impl Fate {
 
 impl fmt::Display for ImportFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, option, fate } = self;
-        write!(f, "{place}: {option}: {}: ", fate.word())?;
-        match fate {
-            Fate::Mapped(words) | Fate::Missing(words) => f.write_str(words),
-            Fate::Differs { key, difference } if key.is_empty() => f.write_str(difference),
-            Fate::Differs { key, difference } => write!(f, "{key}: {difference}"),
-            Fate::Unmapped { why, remedy }
-            | Fate::LeftOut { why, remedy }
-            | Fate::Fault { why, remedy } => {
+        let Self { place, option, outcome } = self;
+        write!(f, "{place}: {option}: {}: ", outcome.word())?;
+        match outcome {
+            ImportOutcome::Mapped(words) | ImportOutcome::Missing(words) => f.write_str(words),
+            ImportOutcome::Differs { key, difference } if key.is_empty() => f.write_str(difference),
+            ImportOutcome::Differs { key, difference } => write!(f, "{key}: {difference}"),
+            ImportOutcome::Unmapped { why, remedy }
+            | ImportOutcome::LeftOut { why, remedy }
+            | ImportOutcome::Fault { why, remedy } => {
                 f.write_str(why)?;
                 if remedy.is_empty() { Ok(()) } else { write!(f, "\n    instead: {remedy}") }
             }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::convert::{FACILITIES, is_among};
 use crate::haproxy::syntax::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::{Import, Importer};
-use crate::meanings::{Conversion, Meaning, Sense};
+use crate::meanings::{Conversion, OptionMeaning, OptionSupport};
 use crate::source::{SourceFiles, SourceLine, Statement, Statements, UNKNOWN};
 use crate::tls_policy::ORDER;
 
@@ -126,7 +126,7 @@ impl HaproxyReading {
     }
 
     /// Keeps what services need, and reports the rest at once.
-    fn keep(&mut self, import: &mut Import, meaning: &'static Meaning, written: Statement) {
+    fn keep(&mut self, import: &mut Import, meaning: &'static OptionMeaning, written: Statement) {
         if !meaning.is_written() {
             if written.option.starts_with(OFF) {
                 return;
@@ -186,8 +186,8 @@ impl HaproxyReading {
 
 /// Whether only the last of an option counts.
 fn is_single(name: &str) -> bool {
-    let is_key = |meaning: &Meaning| match meaning.sense {
-        Sense::Key { conversion, .. } => !matches!(conversion, Conversion::Paths),
+    let is_key = |meaning: &OptionMeaning| match meaning.support {
+        OptionSupport::Key { conversion, .. } => !matches!(conversion, Conversion::Paths),
         _ => false,
     };
     ["option ", "timeout "].iter().any(|begin| name.starts_with(begin))

@@ -9,10 +9,10 @@ use options::diagnostic::nearest;
 use options::{Kind, Table};
 use toml::Value;
 
-use crate::convert::{KeyRange, Unfit, convert};
+use crate::convert::{KeyRange, UnusableValue, convert};
 use crate::draft::{self, Draft, DraftTable};
-use crate::finding::{Fate, ImportFinding};
-use crate::meanings::{self, Conversion, Meaning, OldDefault, Predecessor, Sense};
+use crate::finding::{ImportFinding, ImportOutcome};
+use crate::meanings::{self, Conversion, OldDefault, OptionMeaning, OptionSupport, Predecessor};
 use crate::source::{
     BLOCKS_MAX, FILE_BYTES_MAX, FILES_MAX, FINDINGS_MAX, OPTIONS_MAX, READ_BYTES_MAX, SourceFiles,
     SourceLine, Statement, Statements, UNKNOWN, Written, switch,
@@ -87,7 +87,8 @@ impl Import {
 
     /// Whether something is wrong with the files, so that nothing should be made of them.
     pub fn is_faulty(&self) -> bool {
-        self.is_full || self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
+        self.is_full
+            || self.findings.iter().any(|one| matches!(one.outcome, ImportOutcome::Fault { .. }))
     }
 
     /// Options that the program does not have, and would refuse.
@@ -120,7 +121,12 @@ impl Import {
     /// Whether somebody should look at what is missing.
     pub fn is_partial(&self) -> bool {
         let is_missing = |one: &ImportFinding| {
-            matches!(one.fate, Fate::Unmapped { .. } | Fate::LeftOut { .. } | Fate::Missing(_))
+            matches!(
+                one.outcome,
+                ImportOutcome::Unmapped { .. }
+                    | ImportOutcome::LeftOut { .. }
+                    | ImportOutcome::Missing(_)
+            )
         };
         self.findings.iter().any(is_missing)
     }
@@ -132,7 +138,7 @@ impl Import {
     }
 
     fn counts(&self) -> String {
-        let count = |word| self.findings.iter().filter(|one| one.fate.word() == word).count();
+        let count = |word| self.findings.iter().filter(|one| one.outcome.word() == word).count();
         let words =
             ["mapped", "mapped with a difference", "not mapped", "left out", "not found", "error"];
         let counts = words.map(|word| (count(word), word));
@@ -148,10 +154,10 @@ impl Import {
         draft::comment(&mut text, &head);
         draft::comment(&mut text, "A comment behind a value names the line that it comes from.");
         for finding in &self.findings {
-            let ImportFinding { place, option, fate } = finding;
-            let (word, why) = match fate {
-                Fate::Unmapped { why, .. } => ("Not mapped", why),
-                Fate::LeftOut { why, .. } => ("Left out", why),
+            let ImportFinding { place, option, outcome } = finding;
+            let (word, why) = match outcome {
+                ImportOutcome::Unmapped { why, .. } => ("Not mapped", why),
+                ImportOutcome::LeftOut { why, .. } => ("Left out", why),
                 _ => continue,
             };
             draft::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
@@ -171,16 +177,16 @@ impl Import {
         let read = std::mem::take(&mut self.read);
         let missed = read.into_iter().filter(|one| !found.contains(one) && !self.is_full);
         let missed: Vec<_> = missed.collect();
-        let fate = if self.is_faulty() {
+        let outcome = if self.is_faulty() {
             let (why, remedy) = ("was not looked at, because of an error", "mend that first");
-            Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
+            ImportOutcome::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
         } else {
             let is_haproxy = self.is_of(Predecessor::Haproxy);
             let words = if is_haproxy { REPLACED_OR_OUT } else { REPLACED };
-            Fate::Mapped(words.to_owned())
+            ImportOutcome::Mapped(words.to_owned())
         };
         for (place, option) in missed {
-            self.note(&place, &option, fate.clone());
+            self.note(&place, &option, outcome.clone());
         }
         if self.draft.services.is_empty() && !self.is_faulty() {
             let remedy = "see what is not mapped";
@@ -236,15 +242,17 @@ impl Import {
 
     /// Does what the table says of an option. Returns whether the importer's own code must do it,
     /// and report it.
-    pub(crate) fn apply(&mut self, meaning: &Meaning, written: &Statement) -> bool {
-        match &meaning.sense {
-            Sense::Joined { .. } => return true,
+    pub(crate) fn apply(&mut self, meaning: &OptionMeaning, written: &Statement) -> bool {
+        match &meaning.support {
+            OptionSupport::Joined { .. } => return true,
             _ if meaning.is_harmless(&written.value()) => {
                 self.mapped(written, format!("`{}`, as here", written.value()));
             }
-            Sense::Key { key, conversion, note } => self.apply_key(key, *conversion, note, written),
-            Sense::Always(words) => self.mapped(written, *words),
-            Sense::Lacks { why, remedy, .. } => self.lacks(written, why, remedy),
+            OptionSupport::Key { key, conversion, note } => {
+                self.apply_key(key, *conversion, note, written)
+            }
+            OptionSupport::Always(words) => self.mapped(written, *words),
+            OptionSupport::Lacks { why, remedy, .. } => self.lacks(written, why, remedy),
         }
         false
     }
@@ -261,7 +269,7 @@ impl Import {
             let converted = match convert(self.range(key), conversion, &written.words) {
                 Ok(converted) => converted,
                 // hitch itself refuses it.
-                Err(Unfit { why, remedy })
+                Err(UnusableValue { why, remedy })
                     if self.is_of(Predecessor::Hitch)
                         && matches!(conversion, Conversion::Number | Conversion::Seconds) =>
                 {
@@ -337,8 +345,8 @@ impl Import {
             let (table, path) = self.table_of(key);
             if !table.has(path) {
                 table.set_default(path, value.clone(), &remark(note, of));
-                let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
-                self.note(&self.place.clone(), &format!("{option} (a default)"), fate);
+                let outcome = ImportOutcome::Mapped(format!("{key} = {value}: {note}"));
+                self.note(&self.place.clone(), &format!("{option} (a default)"), outcome);
             }
         }
     }
@@ -353,7 +361,7 @@ impl Import {
         };
         match options.iter().find(is_guard) {
             None => self.keep(),
-            Some((_, guard)) => self.leave_out(of, Unfit::refusal(guard)),
+            Some((_, guard)) => self.leave_out(of, UnusableValue::refusal(guard)),
         }
     }
 
@@ -370,20 +378,24 @@ impl Import {
     }
 
     /// Leaves the service out, which is a comment in the file.
-    pub(crate) fn leave_out(&mut self, of: &Statement, unfit: Unfit) {
+    pub(crate) fn leave_out(&mut self, of: &Statement, unfit: UnusableValue) {
         self.refuse();
         self.report_refused(of, unfit);
     }
 
     /// Reports what is left out.
-    pub(crate) fn report_refused(&mut self, of: &Statement, Unfit { why, remedy }: Unfit) {
+    pub(crate) fn report_refused(
+        &mut self,
+        of: &Statement,
+        UnusableValue { why, remedy }: UnusableValue,
+    ) {
         let option = format!("{} {}", of.option, of.value());
-        self.note(&of.place, option.trim(), Fate::LeftOut { why, remedy });
+        self.note(&of.place, option.trim(), ImportOutcome::LeftOut { why, remedy });
     }
 
     /// An option of the table that the importer's own code has written, with the table's note.
-    pub(crate) fn apply_joined(&mut self, meaning: &Meaning, written: &Statement) {
-        if let Sense::Joined { keys, note } = meaning.sense {
+    pub(crate) fn apply_joined(&mut self, meaning: &OptionMeaning, written: &Statement) {
+        if let OptionSupport::Joined { keys, note } = meaning.support {
             self.joined(written, keys, note);
         }
     }
@@ -392,8 +404,12 @@ impl Import {
     pub(crate) fn joined<'s>(&mut self, all: impl Written<'s>, key: &str, difference: &str) {
         let (key, difference) = (key.to_owned(), difference.to_owned());
         let is_same = difference.is_empty();
-        let fate = if is_same { Fate::Mapped(key) } else { Fate::Differs { key, difference } };
-        all.into_iter().for_each(|one| self.note(&one.place, &one.option, fate.clone()));
+        let outcome = if is_same {
+            ImportOutcome::Mapped(key)
+        } else {
+            ImportOutcome::Differs { key, difference }
+        };
+        all.into_iter().for_each(|one| self.note(&one.place, &one.option, outcome.clone()));
     }
 
     /// A default that no key says, and what differs.
@@ -403,22 +419,22 @@ impl Import {
     }
 
     pub(crate) fn mapped<'s>(&mut self, all: impl Written<'s>, to: impl Into<String>) {
-        let fate = Fate::Mapped(to.into());
-        all.into_iter().for_each(|one| self.note(&one.place, &one.option, fate.clone()));
+        let outcome = ImportOutcome::Mapped(to.into());
+        all.into_iter().for_each(|one| self.note(&one.place, &one.option, outcome.clone()));
     }
 
-    pub(crate) fn unmapped(&mut self, written: &Statement, unfit: Unfit) {
+    pub(crate) fn unmapped(&mut self, written: &Statement, unfit: UnusableValue) {
         let option = match written.value() {
             value if value.is_empty() || value.chars().count() > 60 => written.option.clone(),
             value => format!("{} {value}", written.option),
         };
-        let Unfit { why, remedy } = unfit;
-        self.note(&written.place, &option, Fate::Unmapped { why, remedy });
+        let UnusableValue { why, remedy } = unfit;
+        self.note(&written.place, &option, ImportOutcome::Unmapped { why, remedy });
     }
 
     /// Options, and what to do in their place.
     pub(crate) fn lacks<'s>(&mut self, all: impl Written<'s>, why: &str, remedy: &str) {
-        all.into_iter().for_each(|one| self.unmapped(one, Unfit::new(why, remedy)));
+        all.into_iter().for_each(|one| self.unmapped(one, UnusableValue::new(why, remedy)));
     }
 
     /// An option that the table does not have.
@@ -435,7 +451,7 @@ impl Import {
             // It starts with none, and one that is misspelt may refuse clients.
             return self.fault(&written.place, &written.option, why, remedy);
         }
-        self.unmapped(written, Unfit::new(why, remedy));
+        self.unmapped(written, UnusableValue::new(why, remedy));
         self.unknown.extend(self.findings.last().cloned());
     }
 
@@ -446,15 +462,15 @@ impl Import {
         why: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.note(place, option, Fate::Fault { why: why.into(), remedy: remedy.into() });
+        self.note(place, option, ImportOutcome::Fault { why: why.into(), remedy: remedy.into() });
     }
 
-    fn note(&mut self, place: &SourceLine, option: &str, fate: Fate) {
+    fn note(&mut self, place: &SourceLine, option: &str, outcome: ImportOutcome) {
         if self.is_full {
             return;
         }
         let (place, option) = (place.clone(), option.to_owned());
-        self.findings.push(ImportFinding { place, option, fate });
+        self.findings.push(ImportFinding { place, option, outcome });
         if self.findings.len() >= FINDINGS_MAX {
             self.say_once();
             // Otherwise each finding more would compare all of them.
@@ -528,7 +544,7 @@ impl<'f> Importer<'f> {
             let begins = if Path::new(path).is_absolute() { "" } else { begins };
             let why =
                 format!("`{path}` is not on this host: bring it before `lariat check`{begins}");
-            self.note(&of.place, &of.option, Fate::Missing(why));
+            self.note(&of.place, &of.option, ImportOutcome::Missing(why));
         }
     }
 

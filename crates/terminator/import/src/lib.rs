@@ -24,8 +24,8 @@ use std::path::PathBuf;
 
 use options::Table;
 
-pub use crate::meanings::{Conversion, Meaning, OldDefault, Predecessor, Sense};
-pub use finding::{Fate, ImportFinding};
+pub use crate::meanings::{Conversion, OldDefault, OptionMeaning, OptionSupport, Predecessor};
+pub use finding::{ImportFinding, ImportOutcome};
 pub use import::Import;
 use import::Importer;
 pub use page::page;
@@ -52,7 +52,7 @@ pub fn import(
 }
 
 /// The meanings of all options of a program.
-pub fn meanings(of: Predecessor) -> impl Iterator<Item = &'static Meaning> {
+pub fn meanings(of: Predecessor) -> impl Iterator<Item = &'static OptionMeaning> {
     let all = meanings::of(of).iter();
     all.filter(move |one| of != Predecessor::Stud || one.is_of_stud)
 }

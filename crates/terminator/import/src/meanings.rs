@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 /// All that is known of one program.
 struct MeaningTable {
-    meanings: Vec<Meaning>,
+    meanings: Vec<OptionMeaning>,
     defaults: Vec<OldDefault>,
     /// Places in `meanings`.
     by_name: HashMap<String, usize>,
@@ -45,7 +45,7 @@ fn table(predecessor: Predecessor) -> &'static MeaningTable {
 }
 
 /// The meanings of all options of a program.
-pub(crate) fn of(predecessor: Predecessor) -> &'static [Meaning] {
+pub(crate) fn of(predecessor: Predecessor) -> &'static [OptionMeaning] {
     &table(predecessor).meanings
 }
 
@@ -55,14 +55,14 @@ pub(crate) fn defaults_of(predecessor: Predecessor) -> &'static [OldDefault] {
 }
 
 /// The meaning of the option with that name; of stunnel in any case of letters.
-pub(crate) fn find(predecessor: Predecessor, name: &str) -> Option<&'static Meaning> {
+pub(crate) fn find(predecessor: Predecessor, name: &str) -> Option<&'static OptionMeaning> {
     let MeaningTable { meanings, by_name, .. } = table(predecessor);
     if let Some(place) = by_name.get(name) {
         return meanings.get(*place);
     }
-    let alike = |one: &&Meaning| one.names.iter().any(|one| one.eq_ignore_ascii_case(name));
+    let alike = |one: &&OptionMeaning| one.names.iter().any(|one| one.eq_ignore_ascii_case(name));
     let alike = || meanings.iter().find(alike).filter(|_| predecessor == Predecessor::Stunnel);
-    let begins = |one: &&Meaning| one.begins.iter().any(|begin| name.starts_with(begin));
+    let begins = |one: &&OptionMeaning| one.begins.iter().any(|begin| name.starts_with(begin));
     alike().or_else(|| meanings.iter().find(begins))
 }
 
@@ -74,7 +74,7 @@ fn read(text: &str) -> MeaningTable {
     for (name, scope) in SCOPES {
         meanings.extend(rows(name).map(|row| meaning(row, scope)));
     }
-    let names = |(place, one): (usize, &Meaning)| {
+    let names = |(place, one): (usize, &OptionMeaning)| {
         let plain = one.names.iter().map(|name| (*name).to_owned());
         // A long flag without a file's option of that name.
         let dashed = one.names.iter().map(|name| format!("--{name}"));
@@ -91,27 +91,27 @@ fn read(text: &str) -> MeaningTable {
     MeaningTable { meanings, defaults: rows("default").map(default).collect(), by_name }
 }
 
-fn meaning(row: &Table, scope: &str) -> Meaning {
+fn meaning(row: &Table, scope: &str) -> OptionMeaning {
     let names: Vec<&str> = words(row, "names")
         .map(|name| if scope.is_empty() { name } else { format!("{scope}{name}").leak() })
         .collect();
     let (key, keys, always) = (word(row, "key"), word(row, "keys"), word(row, "always"));
     let note = word(row, "note");
-    let sense = match (key, keys, always) {
-        ("", "", "") => Sense::Lacks {
+    let support = match (key, keys, always) {
+        ("", "", "") => OptionSupport::Lacks {
             why: word(row, "lacks"),
             remedy: word(row, "instead"),
             guards: list(row, "guards"),
         },
-        ("", "", always) => Sense::Always(always),
-        ("", keys, _) => Sense::Joined { keys, note },
-        (key, ..) => Sense::Key { key, conversion: conversion(row), note },
+        ("", "", always) => OptionSupport::Always(always),
+        ("", keys, _) => OptionSupport::Joined { keys, note },
+        (key, ..) => OptionSupport::Key { key, conversion: conversion(row), note },
     };
     let option = names.first().copied().unwrap_or_default();
     let (begins, near) = (words(row, "begins").collect(), word(row, "near"));
     let is_of_stud = row.get("stud").and_then(Value::as_bool) == Some(true);
     let harmless = list(row, "unless");
-    Meaning { option, names, begins, harmless, near, is_of_stud, sense }
+    OptionMeaning { option, names, begins, harmless, near, is_of_stud, support }
 }
 
 fn conversion(row: &Table) -> Conversion {
@@ -157,7 +157,7 @@ fn list(row: &Table, name: &str) -> Vec<&'static str> {
 
 /// One option of a program.
 #[derive(Clone, Debug)]
-pub struct Meaning {
+pub struct OptionMeaning {
     /// The option's name in the program's file; its long flag with dashes if no file has it.
     pub option: &'static str,
     /// All names, the option's own first; flags with their dashes.
@@ -170,12 +170,12 @@ pub struct Meaning {
     pub near: &'static str,
     /// Whether stud has it too, where hitch does.
     pub is_of_stud: bool,
-    pub sense: Sense,
+    pub support: OptionSupport,
 }
 
 /// The way in which Lariat covers an option.
 #[derive(Clone, Debug)]
-pub enum Sense {
+pub enum OptionSupport {
     /// A key has the option's value, converted.
     Key { key: &'static str, conversion: Conversion, note: &'static str },
     /// Keys have it together with other options: the importer's own code writes them.
@@ -235,11 +235,11 @@ pub struct OldDefault {
     pub note: &'static str,
 }
 
-impl Meaning {
+impl OptionMeaning {
     /// Whether a service must be left out because of this value: it would serve more clients, or
     /// trust more servers, than before.
     pub(crate) fn guards(&self, value: &str) -> bool {
-        let Sense::Lacks { guards, .. } = &self.sense else { return false };
+        let OptionSupport::Lacks { guards, .. } = &self.support else { return false };
         let value = value.to_ascii_lowercase();
         let is_in = |word: &&str| value.contains(&word.to_ascii_lowercase());
         !self.is_harmless(&value) && guards.iter().any(is_in)
@@ -252,14 +252,14 @@ impl Meaning {
 
     /// Whether keys are written for it.
     pub(crate) fn is_written(&self) -> bool {
-        matches!(self.sense, Sense::Key { .. } | Sense::Joined { .. })
+        matches!(self.support, OptionSupport::Key { .. } | OptionSupport::Joined { .. })
     }
 
     /// The first key that it names, or one that is near.
     pub fn key(&self) -> Option<&'static str> {
-        match self.sense {
-            Sense::Key { key, .. } => Some(key),
-            Sense::Joined { keys, .. } => {
+        match self.support {
+            OptionSupport::Key { key, .. } => Some(key),
+            OptionSupport::Joined { keys, .. } => {
                 keys.split([' ', ',']).find(|word| word.contains('.') || *word == "service")
             }
             _ => Some(self.near).filter(|near| !near.is_empty()),

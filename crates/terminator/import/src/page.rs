@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::meanings::{Meaning, OldDefault, Predecessor, Sense, defaults_of};
+use crate::meanings::{OldDefault, OptionMeaning, OptionSupport, Predecessor, defaults_of};
 
 /// A list of more options shows a few, because its words say what the others are.
 const LISTED_MAX: usize = 12;
@@ -21,7 +21,7 @@ pub fn page(of: Predecessor) -> String {
     );
     page.push_str("\n## Mapped\n\n");
     list(&mut page, by_fate(of, mapped));
-    let is_done = |option: &&Meaning| matches!(option.sense, Sense::Always(_));
+    let is_done = |option: &&OptionMeaning| matches!(option.support, OptionSupport::Always(_));
     let done: Vec<_> = crate::meanings(of).filter(is_done).collect();
     let _ = writeln!(page, "{DONE}{}", names(&done, usize::MAX));
     page.push_str(NOT_MAPPED);
@@ -36,43 +36,42 @@ pub fn page(of: Predecessor) -> String {
     page
 }
 
-fn list(page: &mut String, groups: Vec<(String, Vec<&'static Meaning>)>) {
-    for (fate, mut options) in groups {
+fn list(page: &mut String, groups: Vec<(String, Vec<&'static OptionMeaning>)>) {
+    for (outcome, mut options) in groups {
         options.sort_by_key(|option| mark(option).is_empty());
-        let _ = writeln!(page, "- {fate}: {}", names(&options, LISTED_MAX));
+        let _ = writeln!(page, "- {outcome}: {}", names(&options, LISTED_MAX));
     }
 }
 
 /// The options of one kind of fate; those with the same fate stand together.
 fn by_fate(
     of: Predecessor,
-    fate: impl Fn(&Sense) -> Option<String>,
-) -> Vec<(String, Vec<&'static Meaning>)> {
-    let mut groups: Vec<(String, Vec<&'static Meaning>)> = Vec::new();
+    outcome: impl Fn(&OptionSupport) -> Option<String>,
+) -> Vec<(String, Vec<&'static OptionMeaning>)> {
+    let mut groups: Vec<(String, Vec<&'static OptionMeaning>)> = Vec::new();
     for option in crate::meanings(of) {
-        let Some(fate) = fate(&option.sense) else { continue };
-        match groups.iter_mut().find(|(other, _)| *other == fate) {
+        let Some(outcome) = outcome(&option.support) else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == outcome) {
             Some((_, options)) => options.push(option),
-            None => groups.push((fate, vec![option])),
+            None => groups.push((outcome, vec![option])),
         }
     }
     groups
 }
 
-fn mapped(sense: &Sense) -> Option<String> {
-    match sense {
-        Sense::Key { key: keys, note: "", .. } | Sense::Joined { keys, note: "" } => {
-            Some(code_of_keys(keys))
-        }
-        Sense::Key { key: keys, note, .. } | Sense::Joined { keys, note } => {
+fn mapped(support: &OptionSupport) -> Option<String> {
+    match support {
+        OptionSupport::Key { key: keys, note: "", .. }
+        | OptionSupport::Joined { keys, note: "" } => Some(code_of_keys(keys)),
+        OptionSupport::Key { key: keys, note, .. } | OptionSupport::Joined { keys, note } => {
             Some(format!("{} ({})", code_of_keys(keys), one_line(note)))
         }
         _ => None,
     }
 }
 
-fn lacking(sense: &Sense) -> Option<String> {
-    let Sense::Lacks { why, remedy, .. } = sense else { return None };
+fn lacking(support: &OptionSupport) -> Option<String> {
+    let OptionSupport::Lacks { why, remedy, .. } = support else { return None };
     let remedy = match one_line(remedy) {
         remedy if remedy == "none is needed" => String::new(),
         remedy => format!(" ({remedy})"),
@@ -81,10 +80,10 @@ fn lacking(sense: &Sense) -> Option<String> {
 }
 
 /// Names as code; of neighbours with the same first word, that word stands once.
-fn names(options: &[&Meaning], listed_max: usize) -> String {
+fn names(options: &[&OptionMeaning], listed_max: usize) -> String {
     let mut text = String::new();
     let mut section = String::new();
-    let count = |option: &&Meaning| option.names.len() + option.begins.len();
+    let count = |option: &&OptionMeaning| option.names.len() + option.begins.len();
     let (all, mut shown) = (options.iter().map(count).sum::<usize>(), 0);
     for option in options {
         let begins = option.begins.iter().map(|begin| format!("{begin}…"));
@@ -109,14 +108,14 @@ fn names(options: &[&Meaning], listed_max: usize) -> String {
 }
 
 /// The mark of an option that refuses somebody.
-fn mark(option: &Meaning) -> &'static str {
-    match &option.sense {
-        Sense::Lacks { guards, .. } if !guards.is_empty() => "†",
+fn mark(option: &OptionMeaning) -> &'static str {
+    match &option.support {
+        OptionSupport::Lacks { guards, .. } if !guards.is_empty() => "†",
         _ => "",
     }
 }
 
-fn harmless(option: &Meaning) -> String {
+fn harmless(option: &OptionMeaning) -> String {
     let value = |value: &&str| match *value {
         "" => "empty".to_owned(),
         value => format!("`{value}`"),

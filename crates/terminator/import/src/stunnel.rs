@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
 use crate::import::{Import, Importer};
-use crate::meanings::{self, Meaning, Predecessor, Sense};
+use crate::meanings::{self, OptionMeaning, OptionSupport, Predecessor};
 use crate::source::{SourceLine, Statement, Statements, UNKNOWN, switch};
 use crate::stunnel::service::take_debug;
 use crate::tls_policy::ORDER;
@@ -159,7 +159,7 @@ const GLOBAL: &str = "\
 
 impl StunnelProcess {
     /// Takes an option; `false` = it is a default of services.
-    fn take(&mut self, import: &mut Import, meaning: &Meaning, written: &Statement) -> bool {
+    fn take(&mut self, import: &mut Import, meaning: &OptionMeaning, written: &Statement) -> bool {
         let value = written.value();
         let is_on = switch(&value) == Some(true);
         let mut put = |key: &str, value: &str, note: &str| {
@@ -191,7 +191,7 @@ impl StunnelProcess {
                 if option == "chroot" {
                     self.chroot = Some(value);
                 }
-                if matches!(meaning.sense, Sense::Joined { .. }) {
+                if matches!(meaning.support, OptionSupport::Joined { .. }) {
                     import.apply_joined(meaning, written);
                 } else {
                     import.apply(meaning, written);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy::options::{SourceLimits, SourceRules};
-use proxy::routes::{NamePattern, RouteTable, Wish};
-use proxy::sources::Sources;
+use proxy::routes::{ClientSelector, NamePattern, RouteTable};
+use proxy::sources::WorkerSources;
 use sys::cpu::thread_time;
 use wire::address::NetworkSet;
 
@@ -45,7 +45,7 @@ fn look_ups(table: &RouteTable, names: &[String]) -> f64 {
 
 fn admissions(limits: &SourceLimits, rules: &SourceRules, clients: &[IpAddr]) -> f64 {
     nanoseconds(|| {
-        let sources = Rc::new(Sources::new(Arc::default(), limits.clone()));
+        let sources = Rc::new(WorkerSources::new(Arc::default(), limits.clone()));
         let now = Instant::now();
         let mut open: Vec<_> = (0..OPEN_MAX).map(|_| None).collect();
         let begun = thread_time();
@@ -76,8 +76,8 @@ fn routes() {
             each.map(|one| one.expect("a name")).collect()
         };
         let (exact, beneath) = (patterns(""), patterns("*."));
-        let wish = |names| Wish { names, protocols: &[] };
-        let both = [wish(&exact[..]), wish(&beneath[..])];
+        let selector = |names| ClientSelector { names, protocols: &[] };
+        let both = [selector(&exact[..]), selector(&beneath[..])];
         let table = RouteTable::build(both.into_iter().enumerate()).expect("no overlap");
         let asked = |prefix: &str| -> Vec<String> {
             (0..count).map(|one| format!("{prefix}{}", name(one))).collect()

@@ -10,30 +10,30 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use backend::pool::Picked;
+use backend::pool::ChosenServer;
 use backend::server;
 use flow::connection::Flow;
-use sys::socket::Source;
+use sys::socket::BindSource;
 use telemetry::catalogue::{ServerCounter, ServerGauge};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
 use crate::driver::{Connect, Driver, EMFILE, ENFILE, Socket};
 use crate::options::SourceAddress;
-use crate::places::Place;
+use crate::places::ServerSlot;
 use crate::service::Service;
 
 /// A dial under way, or one that succeeded.
 pub(crate) struct Attempt {
-    pub(crate) picked: Picked,
+    pub(crate) picked: ChosenServer,
     /// Place at a server with a connection limit.
-    place: Option<Place>,
+    place: Option<ServerSlot>,
     pub(crate) started: Instant,
     is_released: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Blame {
+pub(crate) enum FailureCause {
     /// The server, at this address.
     Server,
     /// Nobody: the server's queue is full, and will not be in a moment.
@@ -47,8 +47,8 @@ pub(crate) enum Blame {
 impl Attempt {
     pub(crate) fn begin(
         service: &Service,
-        picked: Picked,
-        place: Option<Place>,
+        picked: ChosenServer,
+        place: Option<ServerSlot>,
         now: Instant,
     ) -> Self {
         let counters = service.counters.server(picked.server);
@@ -60,7 +60,7 @@ impl Attempt {
 
     /// Asks the kernel to connect; returns whether the connection is already established.
     pub(crate) fn connect(
-        picked: &Picked,
+        picked: &ChosenServer,
         service: &Service,
         driver: &Driver,
         flow: &Flow,
@@ -91,7 +91,7 @@ impl Attempt {
     }
 
     pub(crate) fn succeeded(&self, service: &Service, now: Instant) {
-        let Picked { server, address, .. } = &self.picked;
+        let ChosenServer { server, address, .. } = &self.picked;
         let mut pool = service.pool.borrow_mut();
         let has_changed = pool.dial_succeeded(*server, address, now);
         drop(pool);
@@ -100,7 +100,7 @@ impl Attempt {
 
     /// Notes that this dial was a trial, and was accepted after another dial was.
     pub(crate) fn accepted_in_vain(mut self, service: &Service, now: Instant) {
-        let Picked { server, address, .. } = &self.picked;
+        let ChosenServer { server, address, .. } = &self.picked;
         let mut pool = service.pool.borrow_mut();
         let has_changed = pool.trial_accepted(*server, address, now);
         drop(pool);
@@ -108,8 +108,14 @@ impl Attempt {
         self.release(service);
     }
 
-    pub(crate) fn failed(mut self, service: &Service, blame: Blame, reason: Reason, now: Instant) {
-        let Picked { server, address, .. } = &self.picked;
+    pub(crate) fn failed(
+        mut self,
+        service: &Service,
+        cause: FailureCause,
+        reason: Reason,
+        now: Instant,
+    ) {
+        let ChosenServer { server, address, .. } = &self.picked;
         let counter = match reason {
             Reason::BackendBusy => ServerCounter::DialsBusy,
             Reason::BackendRefused => ServerCounter::DialsRefused,
@@ -120,7 +126,7 @@ impl Attempt {
             _ => ServerCounter::DialsTls,
         };
         service.counters.server(*server).count(counter);
-        if blame == Blame::Server {
+        if cause == FailureCause::Server {
             let mut pool = service.pool.borrow_mut();
             let has_changed = pool.dial_failed(*server, address, now);
             drop(pool);
@@ -146,17 +152,17 @@ fn source_of(
     source: &SourceAddress,
     server: &Address,
     client: Option<IpAddr>,
-) -> io::Result<Source> {
+) -> io::Result<BindSource> {
     let Address::Ip(server) = server else {
-        return Ok(Source::Any);
+        return Ok(BindSource::Any);
     };
     let fits = |address: &IpAddr| address.is_ipv4() == server.is_ipv4();
     let found = match source {
-        SourceAddress::Any => Some(Source::Any),
-        SourceAddress::Own(own) => own.iter().copied().find(fits).map(Source::Own),
+        SourceAddress::Any => Some(BindSource::Any),
+        SourceAddress::Own(own) => own.iter().copied().find(fits).map(BindSource::Own),
         SourceAddress::Client => match client.map(|client| client.to_canonical()) {
-            Some(client) => Some(client).filter(fits).map(Source::Foreign),
-            None => Some(Source::Any),
+            Some(client) => Some(client).filter(fits).map(BindSource::Foreign),
+            None => Some(BindSource::Any),
         },
     };
     let words = "`back.source` has no address of the server's family";
@@ -172,19 +178,19 @@ const ENOBUFS: i32 = 105;
 ///
 /// A Unix listener whose queue is full is not dead (connect(2), `EAGAIN`). The same error of TCP
 /// and `EADDRNOTAVAIL` say that no local port is left for this destination.
-pub(crate) fn judge(error: &io::Error, is_unix: bool) -> (Blame, Reason) {
+pub(crate) fn judge(error: &io::Error, is_unix: bool) -> (FailureCause, Reason) {
     match (error.raw_os_error(), error.kind()) {
-        (Some(EMFILE | ENFILE), _) => (Blame::Host, Reason::DescriptorLimit),
-        (Some(ENOMEM | ENOBUFS | ENOSPC), _) => (Blame::Host, Reason::HostResources),
-        (_, ErrorKind::WouldBlock) if is_unix => (Blame::Busy, Reason::BackendBusy),
+        (Some(EMFILE | ENFILE), _) => (FailureCause::Host, Reason::DescriptorLimit),
+        (Some(ENOMEM | ENOBUFS | ENOSPC), _) => (FailureCause::Host, Reason::HostResources),
+        (_, ErrorKind::WouldBlock) if is_unix => (FailureCause::Busy, Reason::BackendBusy),
         (_, ErrorKind::WouldBlock | ErrorKind::AddrNotAvailable) => {
-            (Blame::Way, Reason::HostResources)
+            (FailureCause::Way, Reason::HostResources)
         }
         (_, ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
-            (Blame::Server, Reason::BackendRefused)
+            (FailureCause::Server, Reason::BackendRefused)
         }
-        (_, ErrorKind::TimedOut) => (Blame::Server, Reason::BackendTimeout),
-        _ => (Blame::Server, Reason::BackendUnreachable),
+        (_, ErrorKind::TimedOut) => (FailureCause::Server, Reason::BackendTimeout),
+        _ => (FailureCause::Server, Reason::BackendUnreachable),
     }
 }
 
@@ -265,12 +271,12 @@ impl Rivals {
                     let rival = self.all.remove(number);
                     return Some((rival.attempt, rival.socket));
                 }
-                None => is_over.then_some((Blame::Server, Reason::BackendTimeout)),
+                None => is_over.then_some((FailureCause::Server, Reason::BackendTimeout)),
             };
             match failure {
-                Some((blame, reason)) => {
+                Some((cause, reason)) => {
                     let rival = self.all.remove(number);
-                    rival.attempt.failed(service, blame, reason, now);
+                    rival.attempt.failed(service, cause, reason, now);
                 }
                 None => number += 1,
             }
@@ -294,7 +300,7 @@ impl Rivals {
         service: &Service,
         winner_started: Instant,
         now: Instant,
-    ) -> Vec<server::Place> {
+    ) -> Vec<server::ServerSlot> {
         self.next_at = None;
         let (trials, lost) =
             std::mem::take(&mut self.all).into_iter().partition(|one| one.is_trial);
@@ -325,7 +331,7 @@ pub(crate) fn overtaken(
 ) -> bool {
     let has_failed = attempt.started + ATTEMPT_DELAY <= winner_started;
     if has_failed {
-        attempt.failed(service, Blame::Server, Reason::BackendTimeout, now);
+        attempt.failed(service, FailureCause::Server, Reason::BackendTimeout, now);
     } else {
         attempt.release(service);
     }
@@ -347,21 +353,21 @@ mod tests {
             source_of(source, server, client).ok()
         };
         for server in [&old, &new, &unix] {
-            assert_eq!(of(&SourceAddress::Any, server, Some(v4)), Some(Source::Any));
+            assert_eq!(of(&SourceAddress::Any, server, Some(v4)), Some(BindSource::Any));
         }
-        assert_eq!(of(&both, &old, Some(other)), Some(Source::Own(v4)));
-        assert_eq!(of(&both, &new, Some(other)), Some(Source::Own(v6)));
-        assert_eq!(of(&both, &unix, Some(other)), Some(Source::Any));
+        assert_eq!(of(&both, &old, Some(other)), Some(BindSource::Own(v4)));
+        assert_eq!(of(&both, &new, Some(other)), Some(BindSource::Own(v6)));
+        assert_eq!(of(&both, &unix, Some(other)), Some(BindSource::Any));
         assert_eq!(of(&SourceAddress::Own(vec![v4]), &new, Some(v6)), None);
         let client = SourceAddress::Client;
-        assert_eq!(of(&client, &old, Some(other)), Some(Source::Foreign(other)));
+        assert_eq!(of(&client, &old, Some(other)), Some(BindSource::Foreign(other)));
         assert_eq!(of(&client, &new, Some(other)), None);
-        assert_eq!(of(&client, &old, None), Some(Source::Any));
+        assert_eq!(of(&client, &old, None), Some(BindSource::Any));
     }
 
     #[test]
     fn only_what_speaks_against_a_server_is_held_against_it() {
-        let blame = |number, is_unix| {
+        let cause = |number, is_unix| {
             let error = io::Error::from_raw_os_error(number);
             judge(&error, is_unix)
         };
@@ -370,15 +376,15 @@ mod tests {
         const ECONNREFUSED: i32 = 111;
         const EHOSTUNREACH: i32 = 113;
         for (number, is_unix, wanted) in [
-            (EAGAIN, true, (Blame::Busy, Reason::BackendBusy)),
-            (EAGAIN, false, (Blame::Way, Reason::HostResources)),
-            (EADDRNOTAVAIL, false, (Blame::Way, Reason::HostResources)),
-            (EMFILE, true, (Blame::Host, Reason::DescriptorLimit)),
-            (ENOBUFS, false, (Blame::Host, Reason::HostResources)),
-            (ECONNREFUSED, true, (Blame::Server, Reason::BackendRefused)),
-            (EHOSTUNREACH, false, (Blame::Server, Reason::BackendUnreachable)),
+            (EAGAIN, true, (FailureCause::Busy, Reason::BackendBusy)),
+            (EAGAIN, false, (FailureCause::Way, Reason::HostResources)),
+            (EADDRNOTAVAIL, false, (FailureCause::Way, Reason::HostResources)),
+            (EMFILE, true, (FailureCause::Host, Reason::DescriptorLimit)),
+            (ENOBUFS, false, (FailureCause::Host, Reason::HostResources)),
+            (ECONNREFUSED, true, (FailureCause::Server, Reason::BackendRefused)),
+            (EHOSTUNREACH, false, (FailureCause::Server, Reason::BackendUnreachable)),
         ] {
-            assert_eq!(blame(number, is_unix), wanted, "{number}");
+            assert_eq!(cause(number, is_unix), wanted, "{number}");
         }
     }
 }

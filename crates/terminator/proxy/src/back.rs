@@ -5,7 +5,7 @@
 use std::io::{self, IoSliceMut};
 use std::time::Instant;
 
-use flow::events::Received;
+use flow::events::ReceiveResult;
 
 use crate::driver::{Driver, PIECES_MAX, Socket};
 use crate::files::FileBack;
@@ -115,7 +115,7 @@ impl Back {
 pub(crate) fn receive_pieces<'a>(
     socket: &mut Socket,
     pieces: &mut impl Iterator<Item = &'a mut [u8]>,
-) -> Received {
+) -> ReceiveResult {
     let first = pieces.next().unwrap_or_default();
     let Some(second) = pieces.next() else {
         return socket.receive(first);

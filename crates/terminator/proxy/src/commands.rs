@@ -13,9 +13,9 @@ use telemetry::outcome::SessionTier;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;
-use crate::file_work::Answer;
-use crate::options::{Limits, LogOptions};
-use crate::plan::{Files, ServicePlan, Shared};
+use crate::file_work::FileAnswer;
+use crate::options::{LogOptions, ProcessLimits};
+use crate::plan::{Files, ServicePlan, SharedAddress};
 
 /// A worker's mailbox, usable from any thread.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct Reply {
     pub(crate) token: u64,
     pub(crate) task: u64,
     pub(crate) files: Arc<Files>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: FileAnswer,
 }
 
 pub(crate) enum Command {
@@ -92,9 +92,9 @@ pub struct BoundListener {
 pub(crate) struct Assignment {
     pub(crate) services: Vec<Arc<ServicePlan>>,
     pub(crate) counters: Vec<Arc<ServiceCounters>>,
-    pub(crate) shared: Vec<Arc<Shared>>,
+    pub(crate) shared: Vec<Arc<SharedAddress>>,
     pub(crate) listeners: Vec<BoundListener>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProcessLimits,
     pub(crate) log: LogOptions,
     pub(crate) descriptors: Descriptors,
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use backend::options::Balance;
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Action, Event, Received};
+use flow::events::{Action, Event, ReceiveResult};
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::Reason;
 
@@ -24,7 +24,7 @@ use crate::places::Calls;
 use crate::schedule::{Class, HANDSHAKE_MAX};
 use crate::service::{Service, SharedServices};
 use crate::slow_client::SlowClient;
-use crate::sources::{SourcePlace, Sources};
+use crate::sources::{SourcePlace, WorkerSources};
 use crate::{back, ktls_send};
 
 mod steps;
@@ -39,7 +39,7 @@ pub(crate) struct Context<'a> {
     pub(crate) pool: &'a mut Pool,
     pub(crate) pipes: &'a mut Pipes,
     pub(crate) file_context: &'a Arc<FileContext>,
-    pub(crate) sources: &'a Rc<Sources>,
+    pub(crate) sources: &'a Rc<WorkerSources>,
     pub(crate) calls: &'a Calls,
     pub(crate) now: Instant,
     /// Whether the next answer is the last.
@@ -55,7 +55,7 @@ pub(crate) struct Context<'a> {
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Turn {
+pub(crate) enum NextTurn {
     Wait,
     /// The connection needs a further turn, after the others.
     Again,
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Does everything that is possible now.
-    pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> Turn {
+    pub(crate) fn pump(&mut self, context: &mut Context<'_>) -> NextTurn {
         self.take_failures(context);
         let budget = BYTES_PER_TURN[usize::from(self.is_bulk)];
         loop {
@@ -164,14 +164,14 @@ impl Connection {
             moved += self.front_out(context);
             let acted = self.dial_again(context) | self.race(context) | self.act(context);
             if self.flow.is_over() {
-                return Turn::Over;
+                return NextTurn::Over;
             }
             context.moved += moved;
             let is_done = moved == 0 && !acted;
             if is_done || context.moved >= budget.min(self.bulk_bytes(context)) {
                 self.is_bulk = context.moved >= BYTES_PER_TURN[0];
                 self.end_turn(context);
-                return if is_done { Turn::Wait } else { Turn::Again };
+                return if is_done { NextTurn::Wait } else { NextTurn::Again };
             }
         }
     }
@@ -355,11 +355,11 @@ impl Connection {
         let takes_requests = !files.is_asked();
         match received {
             // The promised part of a file is not available: the stream must not look finished.
-            Received::Failed => {
+            ReceiveResult::Failed => {
                 let reason = fault.unwrap_or(Reason::FileFailed);
                 self.handle(Event::Stopped(reason), context);
             }
-            Received::Last(_) | Received::End => {
+            ReceiveResult::Last(_) | ReceiveResult::End => {
                 let reason = fault.unwrap_or(Reason::FilesFinished);
                 self.handle(Event::BackEndReason(reason), context);
                 self.handle(Event::BackReceived(received), context);
@@ -368,7 +368,7 @@ impl Connection {
                     self.handle(Event::BackRefused, context);
                 }
             }
-            Received::Bytes(_) | Received::Nothing => {
+            ReceiveResult::Bytes(_) | ReceiveResult::Nothing => {
                 self.handle(Event::BackReceived(received), context);
             }
         }
@@ -450,7 +450,7 @@ impl Connection {
             return 0;
         };
         let received =
-            if server.can_fill() { self.splice.receive(server) } else { Received::Nothing };
+            if server.can_fill() { self.splice.receive(server) } else { ReceiveResult::Nothing };
         let is_readable = server.can_fill();
         let mut moved = received.bytes();
         if self.splice.is_holding() && self.front.is_writable() {
@@ -463,8 +463,8 @@ impl Connection {
         }
         // The bytes themselves have not come into our buffers.
         let end = match received {
-            Received::Last(_) => Received::End,
-            Received::Bytes(_) => Received::Nothing,
+            ReceiveResult::Last(_) => ReceiveResult::End,
+            ReceiveResult::Bytes(_) => ReceiveResult::Nothing,
             other => other,
         };
         self.handle(Event::BackReceived(end), context);

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flow::facts::Ending;
+use flow::facts::ConnectionEnd;
 use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, WorkerCounter};
 use telemetry::counters::WorkerCounters;
@@ -68,7 +68,7 @@ impl ConnectionLog {
     pub(crate) fn report(
         &mut self,
         connection: &Connection,
-        ending: &Ending,
+        ending: &ConnectionEnd,
         open_for: Duration,
         now: Instant,
     ) {
@@ -155,7 +155,7 @@ impl ConnectionLog {
     fn write(
         &mut self,
         connection: &Connection,
-        ending: &Ending,
+        ending: &ConnectionEnd,
         open_for: Duration,
         now: Instant,
     ) {

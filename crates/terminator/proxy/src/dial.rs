@@ -7,17 +7,17 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
-use backend::pool::{Choice, Pick, Picked};
-use backend::server::Tried;
+use backend::pool::{Choice, ChosenServer, PickRequest};
+use backend::server::TriedServers;
 use flow::connection::Flow;
-use flow::facts::{Ending, Facts};
+use flow::facts::{ConnectionEnd, ConnectionFacts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
 use telemetry::outcome::Reason;
 
-use crate::attempt::{ATTEMPT_DELAY, Attempt, Blame, Rivals, judge, overtaken};
+use crate::attempt::{ATTEMPT_DELAY, Attempt, FailureCause, Rivals, judge, overtaken};
 use crate::clock;
 use crate::driver::{Driver, EventSource, Socket};
-use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
+use crate::places::{Caller, Calls, Chosen, QueueTurn, ServerSlot};
 use crate::service::{Affinity, Service, affinity_of};
 
 /// First pause before busy servers are dialled again; doubled each time, up to `PAUSE_MAX`.
@@ -31,10 +31,10 @@ const BROADCAST_MAX: usize = 64;
 /// The dials of one connection.
 #[derive(Default)]
 pub(crate) struct Dial {
-    tried: Tried,
+    tried: TriedServers,
     /// Addresses that were tried, and those that are only busy; the busy ones are dialled again
     /// after a pause.
-    passed_over: Tried,
+    passed_over: TriedServers,
     pause: Option<Pause>,
     /// Turn in the queue of servers that are full. Boxed, because few connections have one.
     waiting: Option<Box<QueueTurn>>,
@@ -44,12 +44,12 @@ pub(crate) struct Dial {
     /// Server at which a dial was under way when its sessions were ended.
     called_off: Option<usize>,
     rivals: Rivals,
-    last_failure: Option<Ending>,
+    last_failure: Option<ConnectionEnd>,
     last_server: Option<usize>,
     dials: u32,
     /// Addresses still to be dialled, where bytes go to every server: as they were when the first
     /// was chosen, because the pool's change meanwhile. Boxed, because few connections have any.
-    broadcast: Option<Box<std::vec::IntoIter<Picked>>>,
+    broadcast: Option<Box<std::vec::IntoIter<ChosenServer>>>,
     affinity: Affinity,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Dialled {
     /// All remaining servers are busy or full: [`Dial::retries_at`] returns when to start again.
     Later,
     /// No server is left to try.
-    Exhausted(Ending),
+    Exhausted(ConnectionEnd),
 }
 
 impl Dial {
@@ -152,7 +152,8 @@ impl Dial {
         }
         loop {
             let now = clock::now();
-            let request = Pick { now, key, home: self.affinity.home(), tried: self.passed_over };
+            let request =
+                PickRequest { now, key, home: self.affinity.home(), tried: self.passed_over };
             let chosen = if flow.is_broadcast() {
                 self.choose_next(service)
             } else {
@@ -194,7 +195,13 @@ impl Dial {
         }
     }
 
-    fn choose(&mut self, service: &Service, request: &Pick, calls: &Calls, token: u64) -> Chosen {
+    fn choose(
+        &mut self,
+        service: &Service,
+        request: &PickRequest,
+        calls: &Calls,
+        token: u64,
+    ) -> Chosen {
         let mut pool = service.pool.borrow_mut();
         if !service.plan.is_limited {
             return match pool.pick(request, |_| true) {
@@ -220,7 +227,7 @@ impl Dial {
         let connected = self.attempt.as_ref().map(|one| &one.picked);
         let broadcast = self.broadcast.get_or_insert_with(|| {
             // The connected one, of the servers dialled before, already has the bytes.
-            let is_other = |one: &Picked| {
+            let is_other = |one: &ChosenServer| {
                 connected.is_none_or(|had| (had.server, &had.address) != (one.server, &one.address))
             };
             let pool = service.pool.borrow();
@@ -231,7 +238,13 @@ impl Dial {
         next.map_or(Chosen::Nothing, |picked| Chosen::Picked(picked, None))
     }
 
-    fn attempt(&mut self, service: &Service, picked: Picked, place: Option<Place>, now: Instant) {
+    fn attempt(
+        &mut self,
+        service: &Service,
+        picked: ChosenServer,
+        place: Option<ServerSlot>,
+        now: Instant,
+    ) {
         self.dials += 1;
         if self.last_failure.is_some() {
             service.counters.count(ServiceCounter::DialRetries);
@@ -266,7 +279,7 @@ impl Dial {
         driver: &Driver,
         flow: &Flow,
         token: u64,
-        (picked, is_trial): (Picked, bool),
+        (picked, is_trial): (ChosenServer, bool),
         now: Instant,
     ) -> RivalStart {
         let EventSource::Back(id) = EventSource::of(token) else {
@@ -281,7 +294,7 @@ impl Dial {
         let connecting = Attempt::connect(&picked, service, driver, flow, token);
         // A fault of the host is no address's fault: other addresses are not passed over for it.
         if let Err(error) = &connecting
-            && matches!(judge(error, false).0, Blame::Host)
+            && matches!(judge(error, false).0, FailureCause::Host)
         {
             return RivalStart::NoDescriptor;
         }
@@ -304,8 +317,8 @@ impl Dial {
                 RivalStart::Begun
             }
             Err(error) => {
-                let (blame, reason) = judge(&error, attempt.is_local());
-                attempt.failed(service, blame, reason, now);
+                let (cause, reason) = judge(&error, attempt.is_local());
+                attempt.failed(service, cause, reason, now);
                 RivalStart::Failed
             }
         }
@@ -395,7 +408,7 @@ impl Dial {
         self.leave_queue(service);
         let waited = service.plan.pool.queue.timeout;
         let detail = format!("no server had room within {waited:?} (`back.queue.timeout`)");
-        Dialled::Exhausted(Ending::with(Reason::ServerQueueTimeout, detail))
+        Dialled::Exhausted(ConnectionEnd::with(Reason::ServerQueueTimeout, detail))
     }
 
     fn leave_queue(&mut self, service: &Service) -> Option<Box<QueueTurn>> {
@@ -438,7 +451,7 @@ impl Dial {
         self.passed_over.insert(attempt.picked.place);
         self.tried.insert(attempt.picked.place);
         self.last_server = self.called_off.take();
-        self.last_failure = Some(Ending::new(Reason::ServerDisabled));
+        self.last_failure = Some(ConnectionEnd::new(Reason::ServerDisabled));
         true
     }
 
@@ -452,7 +465,7 @@ impl Dial {
     }
 
     /// Makes addresses that have not failed available to later dials.
-    fn forget(&mut self, places: &[backend::server::Place]) {
+    fn forget(&mut self, places: &[backend::server::ServerSlot]) {
         self.tried.remove(places);
         self.passed_over.remove(places);
     }
@@ -476,7 +489,7 @@ impl Dial {
     }
 
     /// Remembers the server that the client's session belongs to.
-    pub(crate) fn learn_session(&self, service: &Service, facts: &Facts) {
+    pub(crate) fn learn_session(&self, service: &Service, facts: &ConnectionFacts) {
         let session = facts.passing_session.as_ref().and_then(|one| one.agreed);
         let server = self.attempt.as_ref().map(|one| one.picked.server);
         let server = server.and_then(|server| service.pool.borrow().id(server));
@@ -496,14 +509,14 @@ impl Dial {
         service: &Service,
         error: &io::Error,
         now: Instant,
-    ) -> Result<(), Ending> {
-        let (blame, reason) = judge(error, self.is_local());
+    ) -> Result<(), ConnectionEnd> {
+        let (cause, reason) = judge(error, self.is_local());
         let detail = self.detail(service, error);
-        let ending = Ending::with(reason, detail);
-        self.gave_up(service, blame, ending.clone(), now);
-        match blame {
-            Blame::Host => Err(ending),
-            Blame::Server | Blame::Busy | Blame::Way => Ok(()),
+        let ending = ConnectionEnd::with(reason, detail);
+        self.gave_up(service, cause, ending.clone(), now);
+        match cause {
+            FailureCause::Host => Err(ending),
+            FailureCause::Server | FailureCause::Busy | FailureCause::Way => Ok(()),
         }
     }
 
@@ -515,24 +528,26 @@ impl Dial {
     pub(crate) fn tls_failed(
         &mut self,
         service: &Service,
-        ending: Ending,
+        ending: ConnectionEnd,
         is_of_client: bool,
         now: Instant,
-    ) -> Result<(), Ending> {
-        let blame = match ending.reason {
-            _ if is_of_client => Blame::Host,
-            Reason::NoCommonParameters | Reason::CrlExpired | Reason::Internal => Blame::Host,
-            _ => Blame::Server,
+    ) -> Result<(), ConnectionEnd> {
+        let cause = match ending.reason {
+            _ if is_of_client => FailureCause::Host,
+            Reason::NoCommonParameters | Reason::CrlExpired | Reason::Internal => {
+                FailureCause::Host
+            }
+            _ => FailureCause::Server,
         };
-        self.gave_up(service, blame, ending.clone(), now);
-        if blame == Blame::Host {
+        self.gave_up(service, cause, ending.clone(), now);
+        if cause == FailureCause::Host {
             return Err(ending);
         }
         Ok(())
     }
 
     /// Handles that the dial took too long. If the wait was for a busy server, the connection ends.
-    pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<Ending> {
+    pub(crate) fn timed_out(&mut self, service: &Service, now: Instant) -> Option<ConnectionEnd> {
         if self.waiting.is_some() {
             // The queue has a limit of its own.
             return None;
@@ -542,8 +557,8 @@ impl Dial {
             return self.last_failure.take();
         }
         let words = format!("no answer within {:?}", service.settings.timeouts.dial);
-        let ending = Ending::with(Reason::BackendTimeout, self.detail(service, &words));
-        self.gave_up(service, Blame::Server, ending, now);
+        let ending = ConnectionEnd::with(Reason::BackendTimeout, self.detail(service, &words));
+        self.gave_up(service, FailureCause::Server, ending, now);
         None
     }
 
@@ -552,20 +567,26 @@ impl Dial {
         attempt.map_or_else(|| words.to_string(), |one| one.detail(service, words))
     }
 
-    fn gave_up(&mut self, service: &Service, blame: Blame, ending: Ending, now: Instant) {
+    fn gave_up(
+        &mut self,
+        service: &Service,
+        cause: FailureCause,
+        ending: ConnectionEnd,
+        now: Instant,
+    ) {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
         let (server, place) = (attempt.picked.server, attempt.picked.place);
-        attempt.failed(service, blame, ending.reason, now);
+        attempt.failed(service, cause, ending.reason, now);
         self.passed_over.insert(place);
-        match blame {
-            Blame::Server | Blame::Way => self.tried.insert(place),
-            Blame::Busy => {
+        match cause {
+            FailureCause::Server | FailureCause::Way => self.tried.insert(place),
+            FailureCause::Busy => {
                 let first = Pause { length: PAUSE, until: None };
                 self.pause.get_or_insert(first);
             }
-            Blame::Host => {}
+            FailureCause::Host => {}
         }
         self.last_server = Some(server);
         self.last_failure = Some(ending);
@@ -604,11 +625,11 @@ mod tests {
 
     use crate::descriptors::Descriptors;
     use crate::driver::{CONNECTS_LATER, ConnectionId};
-    use crate::options::{Limits, SourceLimits};
+    use crate::options::{ProcessLimits, SourceLimits};
     use crate::tests::{Fixture, SERVER_CONNECTIONS_MAX};
 
     fn service(server: &str) -> Rc<Service> {
-        let limits = Limits { connections: 9, handshakes: 9, per_source: SourceLimits::OFF };
+        let limits = ProcessLimits { connections: 9, handshakes: 9, per_source: SourceLimits::OFF };
         Fixture::new(server, limits).service()
     }
 
@@ -646,7 +667,7 @@ mod tests {
             let (calls, _called) = Calls::new(&Arc::new(Waker::new().unwrap()));
             let token = EventSource::Back(ConnectionId::of(1)).token();
             let route = Route { source: None, destination: None };
-            let facts = Facts::new(1, route, clock::now());
+            let facts = ConnectionFacts::new(1, route, clock::now());
             let flow = Flow::new(Rc::clone(&service.settings), false, facts);
             let mut dial = Dial::default();
             let started = dial.start(&service, &driver, &calls, token, &flow);
@@ -667,7 +688,7 @@ mod tests {
         let service = service("127.0.0.1:9");
         let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
         let now = Instant::now();
-        let request = Pick { now, key: 0, home: None, tried: Tried::new() };
+        let request = PickRequest { now, key: 0, home: None, tried: TriedServers::new() };
         let choose = |dial: &mut Dial| dial.choose(&service, &request, &calls, 7);
         let mut places: Vec<_> =
             (0..SERVER_CONNECTIONS_MAX).map(|_| choose(&mut Dial::default())).collect();

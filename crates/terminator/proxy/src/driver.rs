@@ -13,10 +13,10 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use flow::events::Received;
+use flow::events::ReceiveResult;
 use sys::epoll::{Epoll, Event, Events, Interest, Waker};
-use sys::ktls::{self, Half, Keys};
-use sys::socket::{self, PeerAddress, Source};
+use sys::ktls::{self, Keys, KtlsDirection};
+use sys::socket::{self, BindSource, PeerAddress};
 use sys::transfer::{self, Pipe};
 use wire::address::Address;
 
@@ -68,7 +68,7 @@ thread_local! {
 /// A connection to be made.
 pub(crate) struct Connect<'a> {
     pub(crate) address: &'a Address,
-    pub(crate) source: Source,
+    pub(crate) source: BindSource,
     /// Whether we send first, as soon as the connection is established.
     pub(crate) speaks_first: bool,
     /// Time that sent bytes may stay unacknowledged; `None` = the kernel's own limit.
@@ -290,40 +290,48 @@ impl Socket {
         room.get(..count).unwrap_or_default()
     }
 
-    pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> ReceiveResult {
         let result = socket::read(&self.fd, room);
         self.received(result, room.len())
     }
 
     /// Receives into several pieces, in order.
-    pub(crate) fn receive_pieces(&mut self, pieces: &mut [IoSliceMut<'_>]) -> Received {
+    pub(crate) fn receive_pieces(&mut self, pieces: &mut [IoSliceMut<'_>]) -> ReceiveResult {
         let room = pieces.iter().map(|piece| piece.len()).sum();
         let result = socket::read_vectored(&self.fd, pieces);
         self.received(result, room)
     }
 
-    fn received(&mut self, result: io::Result<usize>, room: usize) -> Received {
+    fn received(&mut self, result: io::Result<usize>, room: usize) -> ReceiveResult {
         match result {
             Ok(0) => {
                 self.readable = false;
-                if self.is_broken && !self.read_closed { Received::Failed } else { Received::End }
+                if self.is_broken && !self.read_closed {
+                    ReceiveResult::Failed
+                } else {
+                    ReceiveResult::End
+                }
             }
             // Fewer bytes than the room: the queue is empty (epoll(7)), and if the FIN was known to
             // be in it before, it has been reached.
             Ok(count) if count < room && !self.stops_at_mark => {
                 // No event follows on a failed connection: its end is found by reading.
                 self.readable = self.is_broken;
-                if self.read_closed { Received::Last(count) } else { Received::Bytes(count) }
+                if self.read_closed {
+                    ReceiveResult::Last(count)
+                } else {
+                    ReceiveResult::Bytes(count)
+                }
             }
-            Ok(count) => Received::Bytes(count),
+            Ok(count) => ReceiveResult::Bytes(count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.readable = false;
-                Received::Nothing
+                ReceiveResult::Nothing
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Received::Nothing,
+            Err(error) if error.kind() == ErrorKind::Interrupted => ReceiveResult::Nothing,
             Err(_) => {
                 self.readable = false;
-                Received::Failed
+                ReceiveResult::Failed
             }
         }
     }
@@ -394,11 +402,11 @@ impl Socket {
 
     /// Receives into a pipe that is empty. At the mark of urgent data, which no event may have
     /// reported yet, splice(2) mistakes the peer's FIN behind it for the next thing to come.
-    pub(crate) fn fill(&mut self, pipe: &Pipe) -> Received {
+    pub(crate) fn fill(&mut self, pipe: &Pipe) -> ReceiveResult {
         let result = pipe.fill(&self.fd, pipe.capacity());
         if matches!(result, Ok(0)) && !self.peek(&mut [0]).is_empty() {
             self.stops_at_mark = true;
-            return Received::Nothing;
+            return ReceiveResult::Nothing;
         }
         // The count that fits depends on the sizes of the packets: only an empty queue proves that
         // it is empty.
@@ -432,7 +440,7 @@ impl Socket {
         if !is_attached {
             ktls::attach(self.fd.as_fd())?;
         }
-        ktls::install(self.fd.as_fd(), Half::Send, keys)
+        ktls::install(self.fd.as_fd(), KtlsDirection::Send, keys)
     }
 
     /// Acknowledges received bytes at once.

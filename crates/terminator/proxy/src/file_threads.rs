@@ -21,28 +21,28 @@ const STUCK_FACTOR: usize = 4;
 
 /// The threads. Clones share them.
 #[derive(Clone)]
-pub(crate) struct FileThreads(Arc<Shared>);
+pub(crate) struct FileThreads(Arc<ThreadPoolState>);
 
 /// The subject that jobs wait for: the files of a service. If it hangs, the other sources still
 /// have threads.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct JobSource {
     stuck: AtomicUsize,
     waiting: AtomicUsize,
 }
 
 /// Too many jobs wait, or the source does not answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Refused;
+pub(crate) struct TooManyJobs;
 
 pub(crate) struct Job {
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<JobSource>,
     /// Time after which the job's thread counts as stuck.
     pub(crate) limit: Duration,
     pub(crate) work: Box<dyn FnOnce() + Send>,
 }
 
-struct Shared {
+struct ThreadPoolState {
     /// Number of threads wanted that are not stuck.
     wanted: usize,
     /// CPUs that the threads run on, because a worker that starts one is pinned.
@@ -54,13 +54,13 @@ struct Shared {
 #[derive(Default)]
 struct ThreadsState {
     queue: VecDeque<Job>,
-    busy: Slab<Busy>,
+    busy: Slab<BusyThread>,
     threads: usize,
     idle: usize,
 }
 
-struct Busy {
-    source: Arc<Source>,
+struct BusyThread {
+    source: Arc<JobSource>,
     until: Instant,
     is_stuck: bool,
 }
@@ -69,7 +69,7 @@ impl FileThreads {
     /// Makes a pool of up to `wanted` threads, each started when there is work for it. The calling
     /// thread must run on all CPUs that this process may use.
     pub(crate) fn new(wanted: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ThreadPoolState {
             wanted,
             cpus: sys::cpu::allowed_cpus(),
             state: Mutex::default(),
@@ -96,13 +96,13 @@ impl FileThreads {
         .is_some()
     }
 
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
+    pub(crate) fn submit(&self, job: Job) -> Result<(), TooManyJobs> {
         let mut state = self.0.lock();
         state.note_stuck(Instant::now());
         let is_full = job.source.waiting.load(Ordering::Relaxed) >= WAITING_MAX;
         if is_full || self.0.is_blocked(&job.source) {
             self.start_more(state);
-            return Err(Refused);
+            return Err(TooManyJobs);
         }
         self.add(state, job);
         Ok(())
@@ -148,13 +148,13 @@ impl FileThreads {
     }
 }
 
-impl Shared {
+impl ThreadPoolState {
     fn lock(&self) -> MutexGuard<'_, ThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports whether half of the threads wait for the source in vain.
-    fn is_blocked(&self, source: &Source) -> bool {
+    fn is_blocked(&self, source: &JobSource) -> bool {
         source.stuck.load(Ordering::Relaxed) >= self.wanted.div_ceil(2)
     }
 
@@ -173,7 +173,7 @@ impl Shared {
                 continue;
             };
             job.source.waiting.fetch_sub(1, Ordering::Relaxed);
-            let key = state.busy.insert(Busy {
+            let key = state.busy.insert(BusyThread {
                 source: Arc::clone(&job.source),
                 until: Instant::now() + job.limit,
                 is_stuck: false,
@@ -219,12 +219,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn job(source: &Arc<Source>, limit: Duration, work: impl FnOnce() + Send + 'static) -> Job {
+    fn job(source: &Arc<JobSource>, limit: Duration, work: impl FnOnce() + Send + 'static) -> Job {
         Job { source: Arc::clone(source), limit, work: Box::new(work) }
     }
 
     /// A job that signals its beginning, and ends when it is released.
-    fn held(source: &Arc<Source>, limit: Duration, begun: &Sender<()>) -> (Job, Sender<()>) {
+    fn held(source: &Arc<JobSource>, limit: Duration, begun: &Sender<()>) -> (Job, Sender<()>) {
         let (release, released) = channel::<()>();
         let begun = begun.clone();
         let work = move || {
@@ -234,7 +234,7 @@ mod tests {
         (job(source, limit, work), release)
     }
 
-    fn said(source: &Arc<Source>, word: &'static str, to: &Sender<&'static str>) -> Job {
+    fn said(source: &Arc<JobSource>, word: &'static str, to: &Sender<&'static str>) -> Job {
         let to = to.clone();
         job(source, LONG, move || to.send(word).unwrap())
     }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_hangs_keeps_its_thread_and_nobody_elses() {
-        let (hung, well) = (Arc::new(Source::default()), Arc::new(Source::default()));
+        let (hung, well) = (Arc::new(JobSource::default()), Arc::new(JobSource::default()));
         let threads = FileThreads::new(1);
         let (begin, begun) = channel();
         let (to, heard) = words();
@@ -255,7 +255,7 @@ mod tests {
         // The hung source's time is over at once: others get a thread, and it gets none.
         threads.submit(said(&well, "well", &to)).unwrap();
         assert_eq!(heard.recv(), Ok("well"));
-        assert_eq!(threads.submit(said(&hung, "refused", &to)), Err(Refused));
+        assert_eq!(threads.submit(said(&hung, "refused", &to)), Err(TooManyJobs));
         // The rest of an answer waits, and holds up nobody.
         threads.submit_rest(said(&hung, "rest", &to));
         threads.submit(said(&well, "well still", &to)).unwrap();
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_are_limited_for_each_source() {
-        let (busy, other) = (Arc::new(Source::default()), Arc::new(Source::default()));
+        let (busy, other) = (Arc::new(JobSource::default()), Arc::new(JobSource::default()));
         let threads = FileThreads::new(1);
         let (begin, begun) = channel();
         let (to, heard) = words();
@@ -278,7 +278,7 @@ mod tests {
         for _ in 0..WAITING_MAX {
             threads.submit(said(&busy, "waited", &to)).unwrap();
         }
-        assert_eq!(threads.submit(said(&busy, "more", &to)), Err(Refused));
+        assert_eq!(threads.submit(said(&busy, "more", &to)), Err(TooManyJobs));
         threads.submit(said(&other, "other", &to)).unwrap();
         drop(release);
         let all: Vec<_> = heard.iter().take(WAITING_MAX + 1).collect();
@@ -289,7 +289,7 @@ mod tests {
     fn no_more_threads_are_started_than_may_be() {
         let threads = FileThreads::new(2);
         let (begin, begun) = channel();
-        let sources: Vec<_> = (0..9).map(|_| Arc::new(Source::default())).collect();
+        let sources: Vec<_> = (0..9).map(|_| Arc::new(JobSource::default())).collect();
         let releases = sources.iter().map(|source| {
             let (job, release) = held(source, Duration::ZERO, &begin);
             threads.submit(job).unwrap();

@@ -7,8 +7,8 @@ use std::io;
 use std::io::{ErrorKind, IoSliceMut};
 use std::sync::Arc;
 
-use static_files::questions::Found;
-use sys::beneath::{File, Opened};
+use static_files::questions::FileLookup;
+use sys::beneath::{File, OpenResult};
 
 use crate::driver::PIECES_MAX;
 use crate::plan::Files;
@@ -33,8 +33,8 @@ pub(crate) enum FileWork {
 
 /// The result of a task.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    Found(Found, Option<Arc<File>>),
+pub(crate) enum FileAnswer {
+    Found(FileLookup, Option<Arc<File>>),
     /// Bytes read; none = the file ends there.
     Read(io::Result<Vec<u8>>),
     /// Number of bytes that are in the page cache.
@@ -43,44 +43,46 @@ pub(crate) enum Answer {
 
 impl Files {
     /// Performs the task, however long it takes.
-    pub(crate) fn perform(&self, task: FileWork) -> Answer {
+    pub(crate) fn perform(&self, task: FileWork) -> FileAnswer {
         match task {
             FileWork::Find(path) => {
                 let (found, open) = match &self.root {
                     Some(root) => self.judge(root.find(&path)),
-                    None => (Found::Missing, None),
+                    None => (FileLookup::Missing, None),
                 };
-                Answer::Found(found, open)
+                FileAnswer::Found(found, open)
             }
-            FileWork::Read(file, offset, bytes) => Answer::Read(read(&file, offset, bytes)),
-            FileWork::Fetch(file, offset, bytes) => Answer::Fetched(fetch(&file, offset, bytes)),
+            FileWork::Read(file, offset, bytes) => FileAnswer::Read(read(&file, offset, bytes)),
+            FileWork::Fetch(file, offset, bytes) => {
+                FileAnswer::Fetched(fetch(&file, offset, bytes))
+            }
         }
     }
 
     /// Finds a path; `None` = only a thread that waits can tell.
-    pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(Found, Option<Arc<File>>)> {
+    pub(crate) fn find_cached(&self, path: &[u8]) -> Option<(FileLookup, Option<Arc<File>>)> {
         #[cfg(test)]
         if IS_COLD.get() {
             return None;
         }
         match &self.root {
             Some(root) => root.find_cached(path).map(|opened| self.judge(opened)),
-            None => Some((Found::Missing, None)),
+            None => Some((FileLookup::Missing, None)),
         }
     }
 
-    fn judge(&self, opened: Opened) -> (Found, Option<Arc<File>>) {
+    fn judge(&self, opened: OpenResult) -> (FileLookup, Option<Arc<File>>) {
         let found = match opened {
-            Opened::File(file) if !self.descriptors.suffice_for_file(&file) => Found::Busy,
-            Opened::File(file) => {
+            OpenResult::File(file) if !self.descriptors.suffice_for_file(&file) => FileLookup::Busy,
+            OpenResult::File(file) => {
                 let found = described(&file);
                 return (found, Some(Arc::new(file)));
             }
-            Opened::Folder => Found::Folder,
-            Opened::Other | Opened::Missing => Found::Missing,
-            Opened::Forbidden => Found::Forbidden,
-            Opened::Busy => Found::Busy,
-            Opened::Failed => Found::Failed,
+            OpenResult::Folder => FileLookup::Folder,
+            OpenResult::Other | OpenResult::Missing => FileLookup::Missing,
+            OpenResult::Forbidden => FileLookup::Forbidden,
+            OpenResult::Busy => FileLookup::Busy,
+            OpenResult::Failed => FileLookup::Failed,
         };
         (found, None)
     }
@@ -115,8 +117,8 @@ fn read_into(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-fn described(file: &File) -> Found {
-    Found::File {
+fn described(file: &File) -> FileLookup {
+    FileLookup::File {
         bytes: file.bytes,
         modified: file.modified,
         identity: file.identity.inode ^ file.identity.device.rotate_left(32),
@@ -124,14 +126,14 @@ fn described(file: &File) -> Found {
 }
 
 /// The room for responses: pieces that are filled in order.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct ResponseBuffers<'a> {
     pieces: [&'a mut [u8]; PIECES_MAX],
     /// First piece that has room.
     first: usize,
     pub(crate) filled: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> ResponseBuffers<'a> {
     pub(crate) fn of(pieces: &mut impl Iterator<Item = &'a mut [u8]>) -> Self {
         Self {
             pieces: std::array::from_fn(|_| pieces.next().unwrap_or_default()),
@@ -203,7 +205,7 @@ mod pieces_tests {
     #[test]
     fn pieces_are_filled_in_order_and_to_the_last_byte() {
         let mut memory = [0; 10];
-        let mut room = Pieces::of(&mut memory.chunks_mut(4));
+        let mut room = ResponseBuffers::of(&mut memory.chunks_mut(4));
         assert_eq!(room.put(b"012"), 3);
         let read = |slices: &mut [IoSliceMut<'_>]| {
             let sizes: Vec<_> = slices.iter().map(|slice| slice.len()).collect();
@@ -221,7 +223,7 @@ mod pieces_tests {
 
     #[test]
     fn no_room_is_full() {
-        let room = Pieces::of(&mut std::iter::empty());
+        let room = ResponseBuffers::of(&mut std::iter::empty());
         assert!(room.is_full());
     }
 }

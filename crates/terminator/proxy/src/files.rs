@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use flow::events::Received;
+use flow::events::ReceiveResult;
 use static_files::conversation::Conversation;
-use static_files::questions::{Found, Output, Question};
+use static_files::questions::{FileLookup, Output, Question};
 use sys::beneath::File;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge};
 use telemetry::counters::ServiceCounters;
 use telemetry::outcome::Reason;
 
 use crate::commands::{Command, Mailbox, Reply};
-use crate::file_threads::{FileThreads, Job, Refused};
-use crate::file_work::{Answer, FileWork, Pieces};
+use crate::file_threads::{FileThreads, Job, TooManyJobs};
+use crate::file_work::{FileAnswer, FileWork, ResponseBuffers};
 use crate::plan::Files;
 
 /// Cost of looking for a file, as bytes that could be read and sent instead: some microseconds.
@@ -58,7 +58,7 @@ pub(crate) struct FileBack {
     conversation: Conversation,
     open: Option<Arc<File>>,
     /// Knowledge about the open file beyond what was sent.
-    ahead: Ahead,
+    ahead: ReadAhead,
     /// Task that a thread works on, and the number of the last such task.
     waiting: Option<AwaitedWork>,
     tasks: u64,
@@ -82,7 +82,7 @@ struct AwaitedWork {
 
 /// Knowledge about the open file beyond what was sent of it.
 #[derive(Default)]
-struct Ahead {
+struct ReadAhead {
     /// Bytes that a thread has read, and how many of them have gone out.
     bytes: Vec<u8>,
     taken: usize,
@@ -112,7 +112,7 @@ impl FileContext {
 
     /// Releases an answer that nobody waits for any more.
     pub(crate) fn let_go(&self, reply: Reply) {
-        if let Answer::Found(_, Some(open)) = reply.answer {
+        if let FileAnswer::Found(_, Some(open)) = reply.answer {
             self.close(&reply.files, open);
         }
     }
@@ -143,7 +143,7 @@ impl FileBack {
             file_context: Arc::clone(file_context),
             token,
             open: None,
-            ahead: Ahead::default(),
+            ahead: ReadAhead::default(),
             waiting: None,
             tasks: 0,
             is_asked: false,
@@ -198,7 +198,7 @@ impl FileBack {
     /// Gives up what a thread was asked for: answers with 503, or breaks the response off.
     fn go_without(&mut self, reason: Reason) {
         if self.conversation.question().is_some() {
-            self.answer(Found::Busy);
+            self.answer(FileLookup::Busy);
         } else {
             self.fault = Some(reason);
             self.conversation.file_failed();
@@ -214,17 +214,17 @@ impl FileBack {
         task.give_up(&self.counters);
         self.counters.observe(Histogram::FileTask, task.since.elapsed());
         match reply.answer {
-            Answer::Found(found, open) => self.take_found(found, open),
-            Answer::Read(Ok(bytes)) if !bytes.is_empty() => {
+            FileAnswer::Found(found, open) => self.take_found(found, open),
+            FileAnswer::Read(Ok(bytes)) if !bytes.is_empty() => {
                 (self.ahead.bytes, self.ahead.taken) = (bytes, 0);
             }
-            Answer::Fetched(Ok(bytes)) if bytes > 0 => {
+            FileAnswer::Fetched(Ok(bytes)) if bytes > 0 => {
                 if let Output::File { offset, .. } = self.conversation.output() {
                     self.ahead.cached = Some((offset + bytes as u64, crate::clock::now()));
                 }
             }
             // The file is shorter than it was, or cannot be read.
-            Answer::Read(_) | Answer::Fetched(_) => self.conversation.file_failed(),
+            FileAnswer::Read(_) | FileAnswer::Fetched(_) => self.conversation.file_failed(),
         }
     }
 
@@ -348,8 +348,8 @@ impl FileBack {
         &mut self,
         pieces: &mut impl Iterator<Item = &'a mut [u8]>,
         passing_from: Option<u64>,
-    ) -> Received {
-        let mut room = Pieces::of(pieces);
+    ) -> ReceiveResult {
+        let mut room = ResponseBuffers::of(pieces);
         while !room.is_full() && self.cost_bytes < COST_BYTES_MAX {
             self.answer_questions();
             if self.is_passing(passing_from) {
@@ -397,22 +397,22 @@ impl FileBack {
     }
 
     fn open_instead(&mut self, open: Option<Arc<File>>) {
-        self.ahead = Ahead::default();
+        self.ahead = ReadAhead::default();
         if let Some(before) = std::mem::replace(&mut self.open, open) {
             self.file_context.close(&self.files, before);
         }
     }
 
     /// Returns the result of receiving this number of bytes.
-    fn rest(&mut self, filled: usize) -> Received {
+    fn rest(&mut self, filled: usize) -> ReceiveResult {
         let output = self.conversation.output();
         self.is_over = output == Output::End || output == Output::Cut && filled == 0;
         match (output, filled) {
-            (Output::End, 0) => Received::End,
-            (Output::End, count) => Received::Last(count),
-            (Output::Cut, 0) => Received::Failed,
-            (_, 0) => Received::Nothing,
-            (_, count) => Received::Bytes(count),
+            (Output::End, 0) => ReceiveResult::End,
+            (Output::End, count) => ReceiveResult::Last(count),
+            (Output::Cut, 0) => ReceiveResult::Failed,
+            (_, 0) => ReceiveResult::Nothing,
+            (_, count) => ReceiveResult::Bytes(count),
         }
     }
 
@@ -434,11 +434,11 @@ impl FileBack {
     }
 
     /// Answers a question with the result of a search.
-    fn take_found(&mut self, found: Found, open: Option<Arc<File>>) {
+    fn take_found(&mut self, found: FileLookup, open: Option<Arc<File>>) {
         match self.conversation.question() {
             Some(Question::Open(_)) => self.open_instead(open),
             // Unless a file was found, the open one stays.
-            Some(Question::Replace(_)) if matches!(found, Found::File { .. }) => {
+            Some(Question::Replace(_)) if matches!(found, FileLookup::File { .. }) => {
                 self.open_instead(open);
             }
             _ => {}
@@ -446,14 +446,19 @@ impl FileBack {
         self.answer(found);
     }
 
-    fn answer(&mut self, found: Found) {
+    fn answer(&mut self, found: FileLookup) {
         self.conversation.answer(found, SystemTime::now());
         self.count();
     }
 
     /// Reads a range of the open file that is in memory, as far as there is room; 0 = a thread
     /// reads it.
-    fn read(&mut self, room: &mut Pieces<'_>, offset: u64, bytes: u64) -> io::Result<usize> {
+    fn read(
+        &mut self,
+        room: &mut ResponseBuffers<'_>,
+        offset: u64,
+        bytes: u64,
+    ) -> io::Result<usize> {
         let Some(file) = &self.open else {
             return Err(ErrorKind::NotFound.into());
         };
@@ -484,10 +489,10 @@ impl FileBack {
     /// Gives a thread the task, for a request that is not yet answered.
     fn ask(&mut self, task: FileWork) {
         let job = self.job(task);
-        if let Err(Refused) = self.file_context.threads.submit(job) {
+        if let Err(TooManyJobs) = self.file_context.threads.submit(job) {
             self.counters.count(ServiceCounter::FileTasksRefused);
             self.waiting.take().into_iter().for_each(|task| task.give_up(&self.counters));
-            self.answer(Found::Busy);
+            self.answer(FileLookup::Busy);
         }
     }
 
@@ -600,10 +605,10 @@ mod tests {
         }
     }
 
-    fn said(back: &mut FileBack) -> (Received, String) {
+    fn said(back: &mut FileBack) -> (ReceiveResult, String) {
         let mut memory = vec![0; 256 << 10];
         let received = back.receive(&mut memory.chunks_mut(16 << 10), None);
-        let (Received::Bytes(count) | Received::Last(count)) = received else {
+        let (ReceiveResult::Bytes(count) | ReceiveResult::Last(count)) = received else {
             return (received, String::new());
         };
         memory.truncate(count);
@@ -626,7 +631,7 @@ mod tests {
         assert!(!back.is_readable());
         back.time_out(begun + 10 * SECOND);
         let (received, said) = said(&mut back);
-        assert!(matches!(received, Received::Last(_)), "{received:?}");
+        assert!(matches!(received, ReceiveResult::Last(_)), "{received:?}");
         assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
         assert!(said.contains("Connection: close\r\n"), "{said}");
         assert_eq!(back.fault(), Some(Reason::RequestTimeout));
@@ -672,7 +677,7 @@ mod tests {
         let (mut back, replies) = back_of("/proc/self");
         let request = b"GET /comm HTTP/1.1\r\nHost: a\r\n\r\n";
         back.take([request, request]);
-        assert_eq!(said(&mut back).0, Received::Nothing);
+        assert_eq!(said(&mut back).0, ReceiveResult::Nothing);
         let late = reply(&replies);
         back.time_out(back.deadline().unwrap());
         let (_, text) = said(&mut back);

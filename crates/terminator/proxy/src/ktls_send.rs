@@ -6,7 +6,7 @@
 use std::io::ErrorKind;
 
 use flow::connection::Flow;
-use flow::events::Received;
+use flow::events::ReceiveResult;
 use flow::options::Offload;
 use sys::transfer::Pipe;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge};
@@ -79,12 +79,12 @@ impl Splice {
     }
 
     /// Receives into the pipe, if everything before has gone out.
-    pub(crate) fn receive(&mut self, back: &mut Socket) -> Received {
+    pub(crate) fn receive(&mut self, back: &mut Socket) -> ReceiveResult {
         let Some(pipe) = self.pipe.as_ref().filter(|_| self.held == 0) else {
-            return Received::Nothing;
+            return ReceiveResult::Nothing;
         };
         let received = back.fill(pipe);
-        if let Received::Bytes(count) | Received::Last(count) = received {
+        if let ReceiveResult::Bytes(count) | ReceiveResult::Last(count) = received {
             self.held = count;
         }
         received

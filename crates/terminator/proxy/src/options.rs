@@ -16,7 +16,7 @@ use tls::ech::EchKeySource;
 use wire::address::{Address, Endpoint, Network, NetworkSet};
 use wire::tunnel::Tunnel;
 
-use crate::routes::{NamePattern, Wish};
+use crate::routes::{ClientSelector, NamePattern};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -27,7 +27,7 @@ pub struct Options {
     /// The worker threads. A change takes a restart.
     pub workers: WorkerOptions,
     /// Limits of the whole process.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     pub log: LogOptions,
 }
 
@@ -112,8 +112,8 @@ impl Options {
 
 impl FrontOptions {
     /// Returns which clients the service is for, at an address that others may share.
-    pub fn wish(&self) -> Wish<'_> {
-        Wish { names: &self.names, protocols: &self.protocols }
+    pub fn selector(&self) -> ClientSelector<'_> {
+        ClientSelector { names: &self.names, protocols: &self.protocols }
     }
 
     /// Returns how TLS is terminated, if it is.
@@ -314,7 +314,7 @@ impl ServersOptions {
 
 /// Limits of the whole process.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct ProcessLimits {
     pub connections: u32,
     pub handshakes: u32,
     pub per_source: SourceLimits,

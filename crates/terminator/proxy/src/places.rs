@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use backend::options::QueueOptions;
-use backend::places::{Limit, Places, Turn};
-use backend::pool::{Choice, Pick, Picked, Pool};
+use backend::places::{Limit, Places, QueuePosition};
+use backend::pool::{Choice, ChosenServer, PickRequest, Pool};
 
 use sys::epoll::Waker;
 
@@ -44,21 +44,21 @@ impl Calls {
     }
 }
 
-pub(crate) struct Place {
+pub(crate) struct ServerSlot {
     places: Arc<SharedPlaces>,
     limit: Limit,
 }
 
 pub(crate) struct QueueTurn {
     places: Arc<SharedPlaces>,
-    turn: Turn,
+    turn: QueuePosition,
     pub(crate) since: Instant,
     pub(crate) until: Instant,
     pub(crate) look_at: Instant,
 }
 
 pub(crate) enum Chosen {
-    Picked(Picked, Option<Place>),
+    Picked(ChosenServer, Option<ServerSlot>),
     /// The connection has a place in the queue.
     Waits,
     /// The queue is full as well: this number of servers have all reached their limits.
@@ -72,7 +72,7 @@ impl SharedPlaces {
     pub(crate) fn choose(
         self: &Arc<Self>,
         pool: &mut Pool,
-        request: &Pick,
+        request: &PickRequest,
         waiting: &mut Option<Box<QueueTurn>>,
         queue: &QueueOptions,
         caller: Caller,
@@ -93,7 +93,7 @@ impl SharedPlaces {
                 }
             }
         }
-        let from = turn.unwrap_or(Turn::NEWCOMER);
+        let from = turn.unwrap_or(QueuePosition::NEWCOMER);
         let chosen = match pool.pick(request, |limit| places.has_room(limit, from)) {
             Choice::Picked(picked) => {
                 let place = picked.limit.map(|limit| {
@@ -126,9 +126,9 @@ impl SharedPlaces {
     }
 
     /// Takes a place at one server, if it has room and nobody waits for it.
-    pub(crate) fn take(self: &Arc<Self>, limit: Limit) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, limit: Limit) -> Option<ServerSlot> {
         let mut places = self.lock();
-        let has_room = places.has_room(limit, Turn::NEWCOMER);
+        let has_room = places.has_room(limit, QueuePosition::NEWCOMER);
         has_room.then(|| places.take(limit))?;
         drop(places);
         Some(self.place(limit))
@@ -140,12 +140,17 @@ impl SharedPlaces {
         woken.into_iter().for_each(|caller| wake(Some(caller)));
     }
 
-    fn place(self: &Arc<Self>, limit: Limit) -> Place {
+    fn place(self: &Arc<Self>, limit: Limit) -> ServerSlot {
         let places = Arc::clone(self);
-        Place { places, limit }
+        ServerSlot { places, limit }
     }
 
-    fn waiting(self: &Arc<Self>, turn: Turn, now: Instant, timeout: Duration) -> QueueTurn {
+    fn waiting(
+        self: &Arc<Self>,
+        turn: QueuePosition,
+        now: Instant,
+        timeout: Duration,
+    ) -> QueueTurn {
         QueueTurn { places: Arc::clone(self), turn, since: now, until: now + timeout, look_at: now }
     }
 
@@ -164,7 +169,7 @@ fn wake(caller: Option<Caller>) {
     }
 }
 
-impl Drop for Place {
+impl Drop for ServerSlot {
     fn drop(&mut self) {
         let woken = self.places.lock().give(self.limit);
         wake(woken);
@@ -183,7 +188,7 @@ mod tests {
     use super::*;
 
     use backend::options::{Balance, Options, PassiveOptions, ServerOptions};
-    use backend::server::Tried;
+    use backend::server::TriedServers;
 
     const QUEUE: QueueOptions = QueueOptions { length: 9, timeout: Duration::from_secs(60) };
 
@@ -208,7 +213,7 @@ mod tests {
                 passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
                 check: None,
                 slow_start: Duration::ZERO,
-                on_down: backend::options::OnDown::Keep,
+                on_down: backend::options::DownAction::Keep,
                 queue: QUEUE,
             };
             let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));
@@ -221,7 +226,8 @@ mod tests {
             waiting: &mut Option<Box<QueueTurn>>,
             token: u64,
         ) -> Chosen {
-            let request = Pick { home: None, now: Instant::now(), key: 0, tried: Tried::new() };
+            let request =
+                PickRequest { home: None, now: Instant::now(), key: 0, tried: TriedServers::new() };
             let caller = Caller { calls: self.calls.clone(), token };
             places.choose(&mut self.pool, &request, waiting, &QUEUE, caller)
         }

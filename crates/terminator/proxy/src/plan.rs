@@ -20,10 +20,10 @@ use tls::server::{BuildError, Server, Warning};
 use wire::address::{Address, Network};
 
 use crate::descriptors::Descriptors;
-use crate::file_threads::Source;
+use crate::file_threads::JobSource;
 use crate::options::{
-    BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Limits, Liveness, LogOptions,
-    Options, ServersOptions, ServiceOptions, SourceAddress, SourceRules, WorkerOptions,
+    BackOptions, FileTimeouts, FrontTls, KtlsMode, KtlsOptions, Liveness, LogOptions, Options,
+    ProcessLimits, ServersOptions, ServiceOptions, SourceAddress, SourceRules, WorkerOptions,
 };
 use crate::places::SharedPlaces;
 use crate::routes::{Overlap, RouteTable};
@@ -35,9 +35,9 @@ pub struct Plan {
     pub(crate) services: Arc<[Arc<ServicePlan>]>,
     /// Places of the services by name.
     places: Arc<HashMap<String, usize>>,
-    pub(crate) shared: Arc<[Arc<Shared>]>,
+    pub(crate) shared: Arc<[Arc<SharedAddress>]>,
     pub(crate) workers: WorkerOptions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProcessLimits,
     pub(crate) log: LogOptions,
     pub(crate) descriptors: Descriptors,
 }
@@ -83,11 +83,11 @@ pub(crate) struct Files {
     pub(crate) serving: Arc<static_files::options::Options>,
     pub(crate) timeouts: FileTimeouts,
     pub(crate) descriptors: Descriptors,
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<JobSource>,
 }
 
 /// Services that share addresses, or one that is not for all clients at its own.
-pub(crate) struct Shared {
+pub(crate) struct SharedAddress {
     /// Places of the services in the plan.
     pub(crate) places: Vec<usize>,
     /// Settings of a connection until its hello has chosen a service.
@@ -100,7 +100,7 @@ pub(crate) struct Shared {
     pub(crate) hidden: RouteTable,
 }
 
-/// Services that share an address, and the tables of [`Shared`].
+/// Services that share an address, and the tables of [`SharedAddress`].
 struct SharedRoutes {
     places: Vec<usize>,
     table: RouteTable,
@@ -142,7 +142,8 @@ impl Plan {
             |service| ServicePlan::build(service, count, resumption, &mut warnings).map(Arc::new);
         let services: Arc<[_]> = services.into_iter().map(build).collect::<Result<_, _>>()?;
         let shared = tables.into_iter();
-        let shared = shared.map(|route| Arc::new(Shared::new(route, ech.as_ref(), &services)));
+        let shared =
+            shared.map(|route| Arc::new(SharedAddress::new(route, ech.as_ref(), &services)));
         let shared = shared.collect();
         let descriptors = Descriptors::default();
         let places = services.iter().enumerate();
@@ -180,14 +181,14 @@ impl Plan {
     }
 
     /// Sets the addresses of a server's name, so that the first connection finds them. Called
-    /// before the plan is shared; afterwards [`crate::plane::Plane::tell`] does the same.
+    /// before the plan is shared; afterwards [`crate::data_plane::DataPlane::tell`] does the same.
     pub fn set_target(&mut self, service: &str, server: usize, target: &Target) {
         if let Some(plan) = self.named(service) {
             plan.targets.push((server, target.clone()));
         }
     }
 
-    /// Disables a server before the first connection; afterwards [`crate::plane::Plane::tell`]
+    /// Disables a server before the first connection; afterwards [`crate::data_plane::DataPlane::tell`]
     /// does.
     pub fn disable(&mut self, service: &str, server: usize) {
         if let Some(plan) = self.named(service) {
@@ -196,7 +197,7 @@ impl Plan {
     }
 
     /// Orders a server's weight before the first connection; afterwards
-    /// [`crate::plane::Plane::tell`] does.
+    /// [`crate::data_plane::DataPlane::tell`] does.
     pub fn order_weight(&mut self, service: &str, server: usize, weight: u16) {
         if let Some(plan) = self.named(service) {
             plan.weights.push((server, weight));
@@ -271,15 +272,15 @@ fn route_tables(options: &Options) -> Result<Vec<SharedRoutes>, PlanError> {
     lists.extend(alone.map(|(place, _)| vec![place]));
     lists.sort_unstable();
     lists.dedup();
-    let is_default = |place: &usize| services[*place].front.wish().is_default();
+    let is_default = |place: &usize| services[*place].front.selector().is_default();
     lists.retain(|list| list.len() > 1 || !list.iter().all(is_default));
     let tables = |places: Vec<usize>| {
         let table = |is_hidden: bool| {
             let numbered = places.iter().map(|place| &services[*place]).enumerate();
             let those = numbered.filter(|(_, one)| options.is_hidden(one) == is_hidden);
-            let wishes = those.map(|(number, one)| (number, one.front.wish()));
+            let selectors = those.map(|(number, one)| (number, one.front.selector()));
             let name = |number: usize| services[places[number]].name.clone();
-            RouteTable::build(wishes).map_err(|overlaps| {
+            RouteTable::build(selectors).map_err(|overlaps| {
                 let Overlap { first, second, .. } = overlaps[0];
                 PlanError::Overlap(name(first), name(second))
             })
@@ -306,7 +307,7 @@ impl Files {
     }
 }
 
-impl Shared {
+impl SharedAddress {
     fn new(
         SharedRoutes { places, table, hidden }: SharedRoutes,
         ech: Option<&Arc<EchKeys>>,
@@ -527,7 +528,7 @@ fn no_servers() -> backend::options::Options {
         passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
         check: None,
         slow_start: Duration::ZERO,
-        on_down: backend::options::OnDown::Keep,
+        on_down: backend::options::DownAction::Keep,
         queue: QueueOptions { length: 0, timeout: Duration::ZERO },
     }
 }

@@ -74,14 +74,14 @@ impl fmt::Display for NamePattern {
 
 /// The clients at an address that a service is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct ClientSelector<'a> {
     /// Names that the clients ask for; empty = any.
     pub names: &'a [NamePattern],
     /// Protocols (RFC 7301), one of which the clients offer; empty = any, or none.
     pub protocols: &'a [Vec<u8>],
 }
 
-impl Wish<'_> {
+impl ClientSelector<'_> {
     /// Reports whether the service is for all clients that are for no other.
     pub fn is_default(&self) -> bool {
         self.names.is_empty() && self.protocols.is_empty()
@@ -123,10 +123,10 @@ impl RouteTable {
     /// # Errors
     /// Returns for each service the first of its wishes that an earlier one has.
     pub fn build<'a>(
-        wishes: impl Iterator<Item = (usize, Wish<'a>)>,
+        selectors: impl Iterator<Item = (usize, ClientSelector<'a>)>,
     ) -> Result<Self, Vec<Overlap>> {
         let mut table = Self::default();
-        let overlaps = wishes.filter_map(|(place, wish)| table.add(place, wish).err());
+        let overlaps = selectors.filter_map(|(place, selector)| table.add(place, selector).err());
         let overlaps: Vec<_> = overlaps.collect();
         if overlaps.is_empty() { Ok(table) } else { Err(overlaps) }
     }
@@ -154,9 +154,9 @@ impl RouteTable {
         self.unnamed.any
     }
 
-    fn add(&mut self, place: usize, wish: Wish<'_>) -> Result<(), Overlap> {
+    fn add(&mut self, place: usize, selector: ClientSelector<'_>) -> Result<(), Overlap> {
         let add = |candidates: &mut Candidates, name: Option<&NamePattern>| {
-            let added = candidates.add(place, wish.protocols);
+            let added = candidates.add(place, selector.protocols);
             added.map_err(|(first, protocol)| Overlap {
                 first,
                 second: place,
@@ -164,10 +164,10 @@ impl RouteTable {
                 protocol,
             })
         };
-        if wish.names.is_empty() {
+        if selector.names.is_empty() {
             return add(&mut self.unnamed, None);
         }
-        for pattern in wish.names {
+        for pattern in selector.names {
             let (map, name) = match pattern {
                 NamePattern::Exact(name) => (&mut self.exact, name),
                 NamePattern::Beneath(name) => (&mut self.beneath, name),
@@ -228,9 +228,9 @@ mod tests {
         names.iter().map(|name| name.parse().unwrap()).collect()
     }
 
-    struct Wishes(Vec<(Vec<NamePattern>, Vec<Vec<u8>>)>);
+    struct ClientSelectors(Vec<(Vec<NamePattern>, Vec<Vec<u8>>)>);
 
-    impl Wishes {
+    impl ClientSelectors {
         fn new(all: &[(&[&str], &[&str])]) -> Self {
             let bytes = |names: &[&str]| names.iter().map(|one| one.as_bytes().to_vec()).collect();
             let each = all.iter().map(|(names, protocols)| (patterns(names), bytes(protocols)));
@@ -238,7 +238,7 @@ mod tests {
         }
 
         fn build(&self) -> Result<RouteTable, Vec<Overlap>> {
-            let each = self.0.iter().map(|(names, protocols)| Wish { names, protocols });
+            let each = self.0.iter().map(|(names, protocols)| ClientSelector { names, protocols });
             RouteTable::build(each.enumerate())
         }
     }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_most_specific_name_decides_then_the_protocol_then_the_default() {
-        let table = Wishes::new(&[
+        let table = ClientSelectors::new(&[
             (&["shop.example"], &[]),
             (&["*.example"], &[]),
             (&["*.shop.example", "Shop.Example."], &["h2", "acme-tls/1"]),
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn without_a_default_what_nobody_asked_for_is_nobodys() {
-        let table = Wishes::new(&[(&["a.test"], &[]), (&["b.test"], &["h2"])]);
+        let table = ClientSelectors::new(&[(&["a.test"], &[]), (&["b.test"], &["h2"])]);
         let table = table.build().unwrap();
         assert_eq!(choose(&table, "a.test", &["h2"]), Some(0));
         for (name, protocols) in [("", &[][..]), ("c.test", &[]), ("b.test", &["h3"])] {
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn two_that_want_the_same_are_both_named() {
-        let overlaps = Wishes::new(&[
+        let overlaps = ClientSelectors::new(&[
             (&["a.test", "b.test"], &[]),
             (&["*.a.test", "B.test."], &[]),
             (&["b.test"], &["h2"]),
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_hello_of_many_protocols_is_not_read_to_its_end() {
-        let table = Wishes::new(&[(&[], &["h2"])]).build().unwrap();
+        let table = ClientSelectors::new(&[(&[], &["h2"])]).build().unwrap();
         let mut looked_at = 0;
         let endless = std::iter::repeat_n(&b"x"[..], 16_000).inspect(|_| looked_at += 1);
         assert_eq!(table.unnamed.choose(endless), None);

@@ -22,7 +22,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use wire::client_hello::{self, Peek};
+use wire::client_hello::{self, HelloProgress};
 use wire::proxy_header;
 
 use crate::driver::ConnectionId;
@@ -57,7 +57,7 @@ pub(crate) enum Class {
 
 /// The slices of a turn, in their order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Slice {
+enum TurnSlice {
     Small,
     Handshakes,
     Bulk,
@@ -69,7 +69,7 @@ pub(crate) struct Schedule {
     handshakes: Handshakes,
     bulk: VecDeque<ConnectionId>,
     /// The slice that is being used, and since when.
-    slice: Slice,
+    slice: TurnSlice,
     since: Instant,
 }
 
@@ -79,7 +79,7 @@ impl Schedule {
             small: VecDeque::new(),
             handshakes: Handshakes::default(),
             bulk: VecDeque::new(),
-            slice: Slice::Small,
+            slice: TurnSlice::Small,
             since: now,
         }
     }
@@ -112,7 +112,7 @@ impl Schedule {
     /// Begins a turn. Forgets the oldest newcomers that have ended.
     pub(crate) fn begin_turn(&mut self, now: Instant, is_open: impl FnMut(ConnectionId) -> bool) {
         self.handshakes.forget_ended(is_open);
-        (self.slice, self.since) = (Slice::Small, now);
+        (self.slice, self.since) = (TurnSlice::Small, now);
     }
 
     /// Returns the connection to be served now, which may have ended since it was added; `None` =
@@ -122,9 +122,9 @@ impl Schedule {
         loop {
             let used = now.saturating_duration_since(self.since);
             let (length, next) = match self.slice {
-                Slice::Small => (SMALL_SLICE, Some(Slice::Handshakes)),
-                Slice::Handshakes => (HANDSHAKE_SLICE, Some(Slice::Bulk)),
-                Slice::Bulk => (BULK_SLICE, None),
+                TurnSlice::Small => (SMALL_SLICE, Some(TurnSlice::Handshakes)),
+                TurnSlice::Handshakes => (HANDSHAKE_SLICE, Some(TurnSlice::Bulk)),
+                TurnSlice::Bulk => (BULK_SLICE, None),
             };
             let id = (used < length).then(|| self.first(now)).flatten();
             if id.is_some() {
@@ -136,9 +136,9 @@ impl Schedule {
 
     fn first(&mut self, now: Instant) -> Option<ConnectionId> {
         match self.slice {
-            Slice::Small => self.small.pop_front(),
-            Slice::Handshakes => self.handshakes.next(now),
-            Slice::Bulk => self.bulk.pop_front(),
+            TurnSlice::Small => self.small.pop_front(),
+            TurnSlice::Handshakes => self.handshakes.next(now),
+            TurnSlice::Bulk => self.bulk.pop_front(),
         }
     }
 }
@@ -162,9 +162,9 @@ pub(crate) const LOOKS_PER_TURN: usize = 16;
 
 /// Connections that are not in epoll, those that linger longest first.
 #[derive(Default)]
-pub(crate) struct Lingering(VecDeque<(ConnectionId, Instant)>);
+pub(crate) struct LingeringConnections(VecDeque<(ConnectionId, Instant)>);
 
-impl Lingering {
+impl LingeringConnections {
     pub(crate) fn add(&mut self, id: ConnectionId, now: Instant) {
         self.0.push_back((id, now));
     }
@@ -217,7 +217,7 @@ pub(crate) fn offer_session(mut bytes: &[u8]) -> bool {
     if let Ok(Some(header)) = proxy_header::read(bytes) {
         bytes = bytes.get(header.wire_bytes..).unwrap_or_default();
     }
-    matches!(client_hello::read(bytes), Ok(Peek::Hello(hello)) if hello.offers_session())
+    matches!(client_hello::read(bytes), Ok(HelloProgress::Hello(hello)) if hello.offers_session())
 }
 
 /// Newcomers, and since when they wait.

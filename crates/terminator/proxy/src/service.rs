@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use backend::options::OnDown;
+use backend::options::DownAction;
 use backend::pool::Pool;
 use backend::server::{Health, ServerId};
 use flow::connection::Flow;
-use flow::facts::{Ending, Facts};
+use flow::facts::{ConnectionEnd, ConnectionFacts};
 use flow::options::{SendProxy, Settings};
 use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
@@ -20,16 +20,16 @@ use wire::address::{Address, Network};
 use crate::clock;
 use crate::commands::ServerNews;
 use crate::displaceable::Displaceable;
-use crate::plan::{ServicePlan, Shared};
+use crate::plan::{ServicePlan, SharedAddress};
 
 /// Services that share addresses, on one worker.
 pub(crate) struct SharedServices {
-    plan: Arc<Shared>,
+    plan: Arc<SharedAddress>,
     services: Vec<Rc<Service>>,
 }
 
 impl SharedServices {
-    pub(crate) fn new(plan: Arc<Shared>, all: &[Rc<Service>]) -> Self {
+    pub(crate) fn new(plan: Arc<SharedAddress>, all: &[Rc<Service>]) -> Self {
         let services = plan.places.iter().map(|place| Rc::clone(&all[*place]));
         Self { services: services.collect(), plan }
     }
@@ -61,26 +61,26 @@ pub(crate) struct Service {
 
 impl Service {
     /// Returns the ending if no server is up; names disabled ones, as that can be undone.
-    pub(crate) fn none_available(&self) -> Ending {
+    pub(crate) fn none_available(&self) -> ConnectionEnd {
         match self.pool.borrow().taken_out() {
-            (0, _) => Ending::new(Reason::NoServerAvailable),
+            (0, _) => ConnectionEnd::new(Reason::NoServerAvailable),
             (out, all) => {
                 let detail = format!(
                     "{out} of {all} servers are disabled by `lariat server`, or have weight 0 by it"
                 );
-                Ending::with(Reason::NoServerAvailable, detail)
+                ConnectionEnd::with(Reason::NoServerAvailable, detail)
             }
         }
     }
 
     /// Returns the ending if all servers are full, and the queue is too.
-    pub(crate) fn queue_full(&self, servers: usize) -> Ending {
+    pub(crate) fn queue_full(&self, servers: usize) -> ConnectionEnd {
         let length = self.plan.pool.queue.length;
         let detail = format!(
             "all {servers} servers have `max-connections`, and {length} connections wait \
              (`back.queue.length`)"
         );
-        Ending::with(Reason::ServerQueueFull, detail)
+        ConnectionEnd::with(Reason::ServerQueueFull, detail)
     }
 
     pub(crate) fn new(
@@ -141,7 +141,7 @@ impl Service {
             ServerNews::Close => {}
         }
         drop(pool);
-        let closes = self.plan.pool.on_down == OnDown::Close;
+        let closes = self.plan.pool.on_down == DownAction::Close;
         let ends = match news {
             ServerNews::Disabled(is_so) => *is_so && closes,
             ServerNews::Close => true,
@@ -180,7 +180,7 @@ impl Service {
             return;
         };
         let went_down = !std::mem::replace(was_down, is_down(health)) && is_down(health);
-        let closes = self.plan.pool.on_down == OnDown::Close;
+        let closes = self.plan.pool.on_down == DownAction::Close;
         if went_down && closes && health != Health::Disabled {
             self.closing.borrow_mut().push((server, Reason::ServerDown));
         }
@@ -232,7 +232,7 @@ impl Affinity {
 }
 
 /// Looks up the session that the client offers.
-pub(crate) fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
+pub(crate) fn affinity_of(service: &Service, facts: &ConnectionFacts) -> Affinity {
     let session = facts.passing_session.as_ref();
     let offered = session.and_then(|one| one.offered);
     let (Some(sessions), Some(id)) = (&service.settings.passing_sessions, offered) else {

@@ -35,12 +35,12 @@ pub struct SourceTable {
 
 #[derive(Debug, Default)]
 struct SourcePart {
-    sources: HashMap<u128, Source>,
+    sources: HashMap<u128, SourceUsage>,
     sweep_at: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Source {
+struct SourceUsage {
     connections: u32,
     handshakes: u32,
     /// Time by which all so far would have come at the limit's pace (GCRA, ITU-T I.371).
@@ -49,7 +49,7 @@ struct Source {
 
 /// The table as one worker uses it, with the limits of its plan.
 #[derive(Debug)]
-pub struct Sources {
+pub struct WorkerSources {
     table: Arc<SourceTable>,
     limits: SourceLimits,
 }
@@ -57,7 +57,7 @@ pub struct Sources {
 /// A connection's place in the count of its source, until it is dropped.
 #[derive(Debug)]
 pub struct SourcePlace {
-    sources: Rc<Sources>,
+    sources: Rc<WorkerSources>,
     source: u128,
     is_handshaking: bool,
 }
@@ -90,12 +90,12 @@ impl SourcePart {
     /// Counts one more connection of a source, or returns which limit it has reached.
     fn take(&mut self, source: u128, limits: &SourceLimits, now: Instant) -> Result<(), Reason> {
         if self.sources.len() >= self.sweep_at {
-            let is_used = |one: &Source| one.connections > 0 || one.arrived_by > now;
+            let is_used = |one: &SourceUsage| one.connections > 0 || one.arrived_by > now;
             self.sources.retain(|_, one| is_used(one));
             self.sweep_at = (2 * self.sources.len()).max(SWEEP_MIN);
             self.sources.shrink_to(self.sweep_at);
         }
-        let source = self.sources.entry(source).or_insert(Source {
+        let source = self.sources.entry(source).or_insert(SourceUsage {
             connections: 0,
             handshakes: 0,
             arrived_by: now,
@@ -128,7 +128,7 @@ impl SourceLimits {
     }
 }
 
-impl Sources {
+impl WorkerSources {
     pub fn new(table: Arc<SourceTable>, limits: SourceLimits) -> Self {
         Self { table, limits }
     }
@@ -180,7 +180,7 @@ impl SourcePlace {
         self.change(|source| source.arrived_by = source.arrived_by.max(now) + apart);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Source)) {
+    fn change(&self, change: impl FnOnce(&mut SourceUsage)) {
         let mut part = self.sources.table.part(self.source);
         let source = part.sources.get_mut(&self.source);
         change(source.expect("a source that holds a connection stays in the table"));
@@ -216,10 +216,10 @@ pub(crate) fn is_worth_displacing(displaceable: u64, all: u64) -> bool {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Allowance(Arc<Shared>);
+pub(crate) struct Allowance(Arc<SharedCount>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedCount {
     taken: AtomicU32,
     workers: Box<[PerWorker]>,
 }
@@ -243,7 +243,7 @@ impl PerWorker {
 
 impl Allowance {
     pub(crate) fn new(workers: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedCount {
             taken: AtomicU32::new(0),
             workers: (0..workers).map(|_| PerWorker::default()).collect(),
         }))
@@ -339,12 +339,12 @@ mod tests {
         exempt: NetworkSet::EMPTY,
     };
 
-    fn sources(limits: SourceLimits) -> Rc<Sources> {
-        Rc::new(Sources::new(Arc::default(), limits))
+    fn sources(limits: SourceLimits) -> Rc<WorkerSources> {
+        Rc::new(WorkerSources::new(Arc::default(), limits))
     }
 
     fn admit(
-        sources: &Rc<Sources>,
+        sources: &Rc<WorkerSources>,
         client: &str,
         now: Instant,
     ) -> Result<Option<SourcePlace>, Reason> {

@@ -17,9 +17,9 @@ use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
 use crate::options::{
-    AddressFamily, BackOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions, Limits,
-    LineFormat, Liveness, LogConnections, LogOptions, Options, SendProxy, ServersOptions,
-    ServiceOptions, SourceAddress, SourceRules, Timeouts, Transport, WorkerOptions,
+    AddressFamily, BackOptions, Envelope, FrontOptions, FrontTls, KtlsMode, KtlsOptions,
+    LineFormat, Liveness, LogConnections, LogOptions, Options, ProcessLimits, SendProxy,
+    ServersOptions, ServiceOptions, SourceAddress, SourceRules, Timeouts, Transport, WorkerOptions,
 };
 use crate::plan::Plan;
 use crate::service::Service;
@@ -44,12 +44,12 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     /// Makes a fixture; `server` is an address as configurations spell it.
-    pub(crate) fn new(server: &str, limits: Limits) -> Self {
+    pub(crate) fn new(server: &str, limits: ProcessLimits) -> Self {
         Self::with_places(server, limits, Some(SERVER_CONNECTIONS_MAX))
     }
 
     /// Makes a fixture with this number of places at the server.
-    pub(crate) fn with_places(server: &str, limits: Limits, places: Option<u32>) -> Self {
+    pub(crate) fn with_places(server: &str, limits: ProcessLimits, places: Option<u32>) -> Self {
         let authority = Authority::root("proxy");
         let resumption = ResumptionOptions::new([7; 32]);
         let options = Options {
@@ -109,7 +109,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
         passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
-        on_down: backend::options::OnDown::Keep,
+        on_down: backend::options::DownAction::Keep,
         queue: QueueOptions { length: 1, timeout: Duration::from_secs(60) },
     };
     ServiceOptions {

@@ -25,7 +25,7 @@ use telemetry::outcome::Reason;
 
 use crate::clock::{TICK, Timers};
 use crate::commands::Command;
-use crate::connection::{Connection, Context, Turn};
+use crate::connection::{Connection, Context, NextTurn};
 use crate::connection_log::ConnectionLog;
 use crate::connections::{BulkPace, Connections, count_handshake};
 use crate::descriptors::Pipes;
@@ -33,11 +33,11 @@ use crate::displaceable::Displaceable;
 use crate::driver::{ConnectionId, Driver, EVENTS_PER_WAIT, EventSource};
 use crate::files::FileContext;
 use crate::listeners::{ReadyListeners, WorkerListeners};
-use crate::options::{Limits, SourceLimits};
+use crate::options::{ProcessLimits, SourceLimits};
 use crate::places::Calls;
-use crate::schedule::{Class, HELLO_BYTES, Lingering, Schedule, offer_session};
+use crate::schedule::{Class, HELLO_BYTES, LingeringConnections, Schedule, offer_session};
 use crate::service::Service;
-use crate::sources::{Allowances, Sources};
+use crate::sources::{Allowances, WorkerSources};
 use crate::{clock, connections, schedule};
 
 mod admission;
@@ -71,9 +71,9 @@ pub(crate) struct Worker {
     schedule: Schedule,
     /// Pace of bytes that we encrypt, and of those that the kernel encrypts.
     paces: [BulkPace; 2],
-    lingering: Lingering,
-    limits: Limits,
-    sources: Rc<Sources>,
+    lingering: LingeringConnections,
+    limits: ProcessLimits,
+    sources: Rc<WorkerSources>,
     allowances: Allowances,
     /// Connections that have relayed nothing yet.
     displaceable: RefCell<Displaceable>,
@@ -129,9 +129,12 @@ impl Worker {
             listeners: WorkerListeners::default(),
             schedule: Schedule::new(now),
             paces: <[BulkPace; 2]>::default(),
-            lingering: Lingering::default(),
-            limits: Limits { connections: 0, handshakes: 0, per_source: SourceLimits::OFF },
-            sources: Rc::new(Sources::new(Arc::clone(&allowances.sources), SourceLimits::OFF)),
+            lingering: LingeringConnections::default(),
+            limits: ProcessLimits { connections: 0, handshakes: 0, per_source: SourceLimits::OFF },
+            sources: Rc::new(WorkerSources::new(
+                Arc::clone(&allowances.sources),
+                SourceLimits::OFF,
+            )),
             allowances,
             displaceable: RefCell::default(),
             reserve: Some(reserve),
@@ -387,17 +390,17 @@ impl Worker {
         }
         self.list(id);
         match turn {
-            Turn::Wait => {
+            NextTurn::Wait => {
                 self.set_timer(id);
                 if self.is_quiet && self.schedule.is_empty() {
                     self.linger(id);
                 }
             }
-            Turn::Again => {
+            NextTurn::Again => {
                 self.set_timer(id);
                 self.queue(id);
             }
-            Turn::Over => self.end(id),
+            NextTurn::Over => self.end(id),
         }
         closing
     }

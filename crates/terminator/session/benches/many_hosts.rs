@@ -124,7 +124,7 @@ impl Count {
 /// how many hosts answered for each.
 fn moves(network: &mut Network) -> (f64, f64) {
     let hosts = network.hosts.len();
-    network.weather.lost = 10;
+    network.conditions.lost = 10;
     let answered = |network: &Network| {
         let counters = network.hosts.iter().map(|host| host.0.counters());
         counters.map(|one| one.updates(ClusterUpdate::Answered)).sum::<u64>()
@@ -140,7 +140,7 @@ fn moves(network: &mut Network) -> (f64, f64) {
             found += u32::from(network.fetch(to, number));
         }
     }
-    network.weather.lost = 0;
+    network.conditions.lost = 0;
     let answers = answered(network) - before;
     let missed = f64::from(missed).max(1.0);
     (f64::from(found) / missed * 100.0, answers as f64 / missed)

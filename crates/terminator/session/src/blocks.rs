@@ -246,7 +246,7 @@ const CLOCK_DIFFERENCE_MS: u64 = 1000;
 
 /// An entry that an earlier process left.
 #[derive(Debug)]
-pub(crate) struct Survivor {
+pub(crate) struct SurvivingEntry {
     pub(crate) first: BlockSlot,
     pub(crate) further: Vec<BlockSlot>,
     pub(crate) header: EntryHeader,
@@ -269,7 +269,7 @@ pub(crate) fn survivors(
     blocks: &Blocks,
     wanted: SurvivorLimits,
     is_ours: impl Fn(u64) -> bool,
-) -> (usize, Vec<Survivor>) {
+) -> (usize, Vec<SurvivingEntry>) {
     let slots = (0..blocks.len()).map_while(BlockSlot::new);
     let states = slots.map(|slot| (slot, blocks.state(slot)));
     let mut used = 0;
@@ -286,11 +286,11 @@ pub(crate) fn survivors(
     (used, found)
 }
 
-fn entry(blocks: &Blocks, slot: BlockSlot, state: BlockState) -> Option<Survivor> {
+fn entry(blocks: &Blocks, slot: BlockSlot, state: BlockState) -> Option<SurvivingEntry> {
     let BlockState::First { length, next } = state else {
         return None;
     };
-    (usize::from(length) <= SEALED_BYTES_MAX).then(|| Survivor {
+    (usize::from(length) <= SEALED_BYTES_MAX).then(|| SurvivingEntry {
         first: slot,
         further: next.into_iter().collect(),
         header: blocks.header(slot),
@@ -305,7 +305,7 @@ fn is_young(put_at_ms: u64, wanted: SurvivorLimits) -> bool {
 
 /// Follows an entry through its blocks; `false` if their number does not fit its length, or another
 /// entry has one of them.
-fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
+fn claim(blocks: &Blocks, one: &mut SurvivingEntry, is_claimed: &mut [bool]) -> bool {
     let wanted = blocks_of(usize::from(one.header.length)) - 1;
     let mut next = std::mem::take(&mut one.further).pop();
     while let Some(slot) = next {

@@ -20,13 +20,13 @@ use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use wire::cluster::{BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message, Stream};
 
 pub use catch_up::{CatchUp, CatchUpState};
-pub use fetches::Deleted;
+pub use fetches::DeletedKeys;
 pub use outside::{
-    DatagramCipher, LocalSessions, MeshCounters, MeshOptions, Moment, Target, WalkedSession,
+    ClockReading, DatagramCipher, LocalSessions, MeshCounters, MeshOptions, Target, WalkedSession,
 };
 pub use senders::{Bucket, PeerFacts};
 
-use catch_up::{Missed, Replay, Replays};
+use catch_up::{MissedSessions, Replay, Replays};
 use fetches::{Fetches, RecentQuestions};
 use parts::{NOTICES_MAX, SessionParts, empty_body, session};
 use senders::{DatagramArrival, IncomingBuckets, Senders};
@@ -70,9 +70,9 @@ pub struct Mesh {
     fetches: Fetches,
     fetched: VecDeque<(u64, SessionTier)>,
     notices: VecDeque<Vec<u8>>,
-    deleted: Deleted,
+    deleted: DeletedKeys,
     asked: RecentQuestions,
-    missed: Missed,
+    missed: MissedSessions,
     replays: Replays,
     replay_at: Instant,
     ping_at: Instant,
@@ -89,10 +89,10 @@ impl Mesh {
         options: MeshOptions,
         cipher: Box<dyn DatagramCipher>,
         (sender, boot): ([u8; 8], [u8; 8]),
-        moment: Moment,
+        moment: ClockReading,
     ) -> Self {
         let now = moment.now;
-        let mut missed = Missed::default();
+        let mut missed = MissedSessions::default();
         missed.note(0);
         Self {
             receiving: IncomingBuckets::new(options.receive_rate, now),
@@ -116,7 +116,7 @@ impl Mesh {
             fetches: Fetches::default(),
             fetched: VecDeque::new(),
             notices: VecDeque::new(),
-            deleted: Deleted::default(),
+            deleted: DeletedKeys::default(),
             asked: RecentQuestions::default(),
             missed,
             replays: Replays::default(),
@@ -132,7 +132,7 @@ impl Mesh {
         &mut self,
         options: MeshOptions,
         cipher: Box<dyn DatagramCipher>,
-        moment: Moment,
+        moment: ClockReading,
     ) {
         if options.time_window > self.options.time_window {
             // The narrower window has forgotten datagrams that it would have rejected anyway.
@@ -184,7 +184,7 @@ impl Mesh {
     }
 
     /// Sends all peers a session that was made here.
-    pub fn publish(&mut self, key: Key, value: &[u8], lifetime: Duration, moment: Moment) {
+    pub fn publish(&mut self, key: Key, value: &[u8], lifetime: Duration, moment: ClockReading) {
         let message = session(&key, value, lifetime);
         let what = if self.send_all(&message, LINGER, moment) {
             ClusterUpdate::Published
@@ -195,7 +195,7 @@ impl Mesh {
     }
 
     /// Sends all peers a text for their supervisors. `false` if it is too long.
-    pub fn notify(&mut self, text: &[u8], moment: Moment) -> bool {
+    pub fn notify(&mut self, text: &[u8], moment: ClockReading) -> bool {
         self.send_all(&Message::Notice(text), Duration::ZERO, moment)
     }
 
@@ -205,7 +205,7 @@ impl Mesh {
     }
 
     /// Asks all peers to drop a session that was used up here.
-    pub fn delete(&mut self, key: Key, moment: Moment) {
+    pub fn delete(&mut self, key: Key, moment: ClockReading) {
         self.remember_deleted(key, moment);
         let message = Message::Delete { key: key.bytes() };
         if self.send_all(&message, Duration::ZERO, moment) {
@@ -214,7 +214,7 @@ impl Mesh {
     }
 
     /// Asks the peers for a session; [`Self::poll_fetched`] gives the answer under `token`.
-    pub fn fetch(&mut self, key: Key, token: u64, moment: Moment) {
+    pub fn fetch(&mut self, key: Key, token: u64, moment: ClockReading) {
         if self.fetches.join(&key, token) {
             return;
         }
@@ -255,7 +255,7 @@ impl Mesh {
         &mut self,
         datagram: &mut [u8],
         from: SocketAddr,
-        moment: Moment,
+        moment: ClockReading,
         sessions: &dyn LocalSessions,
     ) -> Result<(), ClusterRejection> {
         self.counters.datagrams_received += 1;
@@ -268,7 +268,7 @@ impl Mesh {
         &mut self,
         datagram: &mut [u8],
         from: SocketAddr,
-        moment: Moment,
+        moment: ClockReading,
         sessions: &dyn LocalSessions,
     ) -> Result<(), ClusterRejection> {
         if !self.receiving.take(from, moment.now) {
@@ -313,7 +313,7 @@ impl Mesh {
         header: &Header,
         to: Option<SocketAddr>,
         arrival: DatagramArrival,
-        moment: Moment,
+        moment: ClockReading,
     ) {
         if arrival.is_new {
             let soon = moment.now + LINGER;
@@ -337,7 +337,7 @@ impl Mesh {
         message: Message<'_>,
         header: &Header,
         to: Option<SocketAddr>,
-        moment: Moment,
+        moment: ClockReading,
         sessions: &dyn LocalSessions,
     ) {
         match message {
@@ -407,7 +407,7 @@ impl Mesh {
         key: Key,
         value: &[u8],
         lifetime: Duration,
-        moment: Moment,
+        moment: ClockReading,
         sessions: &dyn LocalSessions,
     ) {
         if self.deleted.contains(&key, moment.unix_ms) {
@@ -425,7 +425,7 @@ impl Mesh {
         &mut self,
         key: &Key,
         to: SocketAddr,
-        moment: Moment,
+        moment: ClockReading,
         sessions: &dyn LocalSessions,
     ) {
         let peers = self.heard(moment.now).count();
@@ -442,7 +442,7 @@ impl Mesh {
         self.fetched.push_back((token, tier));
     }
 
-    fn remember_deleted(&mut self, key: Key, moment: Moment) {
+    fn remember_deleted(&mut self, key: Key, moment: ClockReading) {
         let window_ms = self.options.window_ms();
         let until_ms = moment.unix_ms.saturating_add(window_ms.saturating_mul(2));
         self.deleted.add(key, until_ms, moment.unix_ms);
@@ -450,7 +450,7 @@ impl Mesh {
 
     /// Reports whether this host started a moment ago and has not learned the peers' sessions yet,
     /// or is still receiving them.
-    fn is_new(&self, moment: Moment) -> bool {
+    fn is_new(&self, moment: ClockReading) -> bool {
         let is_young = moment.now < self.started + SILENCE;
         self.missed.is_open() && (is_young || self.missed.is_answered(moment.now))
     }
@@ -462,7 +462,7 @@ impl Mesh {
     }
 
     /// Does what is due: sends waiting messages, and gives up what took too long.
-    pub fn tick(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
+    pub fn tick(&mut self, moment: ClockReading, sessions: &dyn LocalSessions) {
         while let Some(key) = self.fetches.retry(moment.now) {
             self.send_all(&Message::Get { key: key.bytes() }, Duration::ZERO, moment);
         }
@@ -492,7 +492,7 @@ impl Mesh {
     }
 
     /// Sends a peer that catches up a few of its missed sessions, and their number.
-    fn replay(&mut self, moment: Moment, sessions: &dyn LocalSessions) {
+    fn replay(&mut self, moment: ClockReading, sessions: &dyn LocalSessions) {
         let mut replays = std::mem::take(&mut self.replays);
         let rate = self.options.resync_rate;
         let send = |to, message: &Message<'_>| self.send_one(to, message, moment);
@@ -502,7 +502,7 @@ impl Mesh {
     }
 
     /// Adds a message to the datagram for all, sent within `linger`. `false` if it is too long.
-    fn send_all(&mut self, message: &Message<'_>, linger: Duration, moment: Moment) -> bool {
+    fn send_all(&mut self, message: &Message<'_>, linger: Duration, moment: ClockReading) -> bool {
         if message.bytes() > BODY_BYTES_MAX {
             return self.divide(message, |mesh, part| mesh.send_all(part, linger, moment));
         }
@@ -518,7 +518,7 @@ impl Mesh {
     }
 
     /// Adds a message to the datagram for one peer, which is sent with the next tick.
-    fn send_one(&mut self, to: SocketAddr, message: &Message<'_>, moment: Moment) -> bool {
+    fn send_one(&mut self, to: SocketAddr, message: &Message<'_>, moment: ClockReading) -> bool {
         if message.bytes() > BODY_BYTES_MAX {
             return self.divide(message, |mesh, part| mesh.send_one(to, part, moment));
         }
@@ -546,21 +546,27 @@ impl Mesh {
         Message::parts(self.divided, &whole).all(|part| send(self, &part))
     }
 
-    fn flush_all(&mut self, moment: Moment) {
+    fn flush_all(&mut self, moment: ClockReading) {
         let body = std::mem::replace(&mut self.body, empty_body());
         self.flush_at = None;
         self.heartbeat_at = moment.now + HEARTBEAT;
         self.transmit(Stream::All, Target::All, body, moment);
     }
 
-    fn flush_one(&mut self, to: SocketAddr, body: Vec<u8>, moment: Moment) {
+    fn flush_one(&mut self, to: SocketAddr, body: Vec<u8>, moment: ClockReading) {
         if !body.is_empty() {
             self.senders.note_sent(to);
             self.transmit(Stream::One, Target::One(to), body, moment);
         }
     }
 
-    fn transmit(&mut self, stream: Stream, target: Target, mut body: Vec<u8>, moment: Moment) {
+    fn transmit(
+        &mut self,
+        stream: Stream,
+        target: Target,
+        mut body: Vec<u8>,
+        moment: ClockReading,
+    ) {
         let copies = match target {
             Target::All => self.options.copies(),
             Target::One(_) => 1,

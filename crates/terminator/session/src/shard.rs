@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocks::{
-    BlockSlot, BlockState, Blocks, EntryHeader, MemoryWords, SEALED_BYTES_MAX, Survivor,
+    BlockSlot, BlockState, Blocks, EntryHeader, MemoryWords, SEALED_BYTES_MAX, SurvivingEntry,
     SurvivorLimits, blocks_of, survivors,
 };
 use crate::index::{BlockRow, BlockRows, EntryList, EntryTable, ListLinks, TablePlace};
@@ -430,8 +430,8 @@ impl Shard {
         rest.filter_map(|(index, _)| BlockSlot::new(index)).for_each(|slot| self.give_back(slot));
     }
 
-    fn adopt(&mut self, survivor: Survivor, is_taken: &mut [bool]) {
-        let Survivor { header, .. } = survivor;
+    fn adopt(&mut self, survivor: SurvivingEntry, is_taken: &mut [bool]) {
+        let SurvivingEntry { header, .. } = survivor;
         if self.find(header.hash).is_some() {
             return;
         }

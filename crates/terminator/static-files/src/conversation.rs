@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use wire::http;
 
 use crate::options::Options;
-use crate::questions::{Found, Output, Question};
+use crate::questions::{FileLookup, Output, Question};
 use crate::request;
 use crate::request::{
     CONTENT_BYTES_MAX, CONTENT_TOO_LARGE, Extent, HEAD_BYTES_MAX, Method, NO_CHUNKS, Refusal,
@@ -144,7 +144,7 @@ impl Conversation {
     }
 
     /// Takes the answer to the question; does nothing without a question.
-    pub fn answer(&mut self, found: Found, now: SystemTime) {
+    pub fn answer(&mut self, found: FileLookup, now: SystemTime) {
         let ConversationStage::Asking(search) = &mut self.stage else {
             return;
         };

@@ -16,7 +16,7 @@ pub enum Question<'a> {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Found {
+pub enum FileLookup {
     File {
         bytes: u64,
         /// Time of the last change, as exact as the file system keeps it.

@@ -11,7 +11,7 @@ use wire::http::decimal;
 use crate::questions::Output;
 use crate::request::{Method, Refusal, Request, Status};
 use crate::search::{ChosenFile, SearchOutcome};
-use crate::validators::{Validators, Verdict, http_date};
+use crate::validators::{ConditionResult, Validators, http_date};
 
 /// A response on its way: bytes, then a range of the open file, and that again for each part.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct BodyRange {
 /// Rest of a multipart body (RFC 9110 section 14.6).
 #[derive(Debug)]
 struct MultipartBody {
-    left: std::vec::IntoIter<Part>,
+    left: std::vec::IntoIter<ByteRange>,
     form: PartForm,
     closed: bool,
 }
@@ -133,13 +133,13 @@ impl Response {
 }
 
 impl BodyRange {
-    fn of(part: Part) -> Self {
+    fn of(part: ByteRange) -> Self {
         Self { offset: part.first, bytes: part.bytes() }
     }
 }
 
 impl PartForm {
-    fn write_head(&self, part: Part, bytes: &mut Vec<u8>) {
+    fn write_head(&self, part: ByteRange, bytes: &mut Vec<u8>) {
         append(bytes, format_args!("\r\n--{}\r\n", self.boundary));
         append(bytes, format_args!("Content-Type: {}\r\n", self.media));
         let range = content_range(part, self.bytes);
@@ -152,7 +152,7 @@ impl PartForm {
 
     /// Returns the length of the body with these parts: everything around them is written to
     /// measure it, which costs less than a wrong length would.
-    fn body_bytes(&self, parts: &[Part]) -> u64 {
+    fn body_bytes(&self, parts: &[ByteRange]) -> u64 {
         let mut around = Vec::new();
         for part in parts {
             self.write_head(*part, &mut around);
@@ -249,13 +249,15 @@ fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
 fn file(facts: RequestFacts, request: &Request, chosen: &ChosenFile) -> Response {
     let validators = Validators::of(chosen.bytes, chosen.modified, chosen.identity, facts.now);
     match request.fields.conditions.judge(&validators) {
-        Verdict::Failed => return explain(begin(facts, Status::PreconditionFailed, chosen), ""),
-        Verdict::NotModified => {
+        ConditionResult::Failed => {
+            return explain(begin(facts, Status::PreconditionFailed, chosen), "");
+        }
+        ConditionResult::NotModified => {
             let mut head = begin(facts, Status::NotModified, chosen);
             head.field("ETag", validators.entity_tag());
             return head.end(BodyRange::default());
         }
-        Verdict::Met => {}
+        ConditionResult::Met => {}
     }
     match selection(request, chosen, &validators) {
         Selection::Whole => whole(facts, chosen, &validators),
@@ -312,7 +314,12 @@ fn whole(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators) -> R
     head.end(BodyRange { offset: 0, bytes: chosen.bytes })
 }
 
-fn one(facts: RequestFacts, chosen: &ChosenFile, validators: &Validators, part: Part) -> Response {
+fn one(
+    facts: RequestFacts,
+    chosen: &ChosenFile,
+    validators: &Validators,
+    part: ByteRange,
+) -> Response {
     let mut head = begin_content(facts, Status::PartialContent, chosen, validators);
     head.field("Content-Type", chosen.media);
     head.field("Content-Range", content_range(part, chosen.bytes));
@@ -324,7 +331,7 @@ fn several(
     facts: RequestFacts,
     chosen: &ChosenFile,
     validators: &Validators,
-    parts: Vec<Part>,
+    parts: Vec<ByteRange>,
 ) -> Response {
     let form = PartForm {
         boundary: boundary(facts.now, chosen),
@@ -349,7 +356,7 @@ fn boundary(now: SystemTime, chosen: &ChosenFile) -> String {
     format!("{mixed:016x}{nanoseconds:016x}")
 }
 
-fn content_range(part: Part, bytes: u64) -> String {
+fn content_range(part: ByteRange, bytes: u64) -> String {
     format!("bytes {}-{}/{bytes}", part.first, part.last)
 }
 
@@ -362,12 +369,12 @@ pub(crate) const RANGES_MAX: usize = 64;
 
 /// A part of a file: from one byte to another, both included, both in the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct ByteRange {
     pub(crate) first: u64,
     pub(crate) last: u64,
 }
 
-impl Part {
+impl ByteRange {
     pub(crate) fn bytes(self) -> u64 {
         self.last - self.first + 1
     }
@@ -378,9 +385,9 @@ pub(crate) enum Selection {
     /// The whole file, also for a field that is malformed or in another unit, for too many ranges,
     /// and for ranges that overlap: no honest client asks for the same byte twice.
     Whole,
-    One(Part),
+    One(ByteRange),
     /// At least two, in the order in which they were requested.
-    Several(Vec<Part>),
+    Several(Vec<ByteRange>),
     Unsatisfiable,
 }
 
@@ -398,7 +405,7 @@ pub(crate) fn select(field: &[u8], bytes: u64) -> Selection {
 }
 
 /// Returns the ranges that have bytes in the file; `None` if the field is ignored.
-fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<Part>> {
+fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<ByteRange>> {
     let (unit, set) = field.split_at_checked(6)?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
         return None;
@@ -422,13 +429,13 @@ fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<Part>> {
 
 /// Parses one range: `Some(None)` if it has no byte in the file, `None` if it is malformed.
 #[expect(clippy::option_option, reason = "malformed and not satisfiable are two things")]
-fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
+fn part(range: &[u8], bytes: u64) -> Option<Option<ByteRange>> {
     let dash = range.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     let end = bytes.checked_sub(1);
     if first.is_empty() {
         let suffix = decimal(last)?;
-        let part = |end| Part { first: bytes.saturating_sub(suffix), last: end };
+        let part = |end| ByteRange { first: bytes.saturating_sub(suffix), last: end };
         return Some(end.filter(|_| suffix > 0).map(part));
     }
     let first = decimal(first)?;
@@ -436,11 +443,11 @@ fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
     if last < first {
         return None;
     }
-    let part = |end: u64| Part { first, last: last.min(end) };
+    let part = |end: u64| ByteRange { first, last: last.min(end) };
     Some(end.filter(|end| first <= *end).map(part))
 }
 
-fn overlap(parts: &[Part]) -> bool {
+fn overlap(parts: &[ByteRange]) -> bool {
     let mut sorted = parts.to_vec();
     sorted.sort_unstable_by_key(|part| part.first);
     sorted.windows(2).any(|pair| pair[1].first <= pair[0].last)
@@ -453,7 +460,7 @@ mod tests {
     use super::*;
 
     fn one(first: u64, last: u64) -> Selection {
-        Selection::One(Part { first, last })
+        Selection::One(ByteRange { first, last })
     }
 
     #[test]
@@ -514,8 +521,8 @@ mod tests {
 
     #[test]
     fn several_ranges_keep_their_order() {
-        let part = |first, last| Part { first, last };
-        let several = |parts: &[Part]| Selection::Several(parts.to_vec());
+        let part = |first, last| ByteRange { first, last };
+        let several = |parts: &[ByteRange]| Selection::Several(parts.to_vec());
         let cases = [
             ("bytes=0-1,4-5", several(&[part(0, 1), part(4, 5)])),
             ("bytes=4-5, 0-1", several(&[part(4, 5), part(0, 1)])),

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use crate::options::Options;
-use crate::questions::{Found, Question};
+use crate::questions::{FileLookup, Question};
 use crate::representation::{Coding, Media};
 use crate::request::{Method, Request, Status};
 use crate::{redirect, representation};
@@ -96,7 +96,7 @@ impl FileSearch {
     }
 
     /// Takes the answer to the question. Returns `None` if there is another question.
-    pub(crate) fn answer(&mut self, found: Found, options: &Options) -> Option<SearchOutcome> {
+    pub(crate) fn answer(&mut self, found: FileLookup, options: &Options) -> Option<SearchOutcome> {
         if let SearchStep::Sibling(original, codings) = self.step {
             return self.answer_sibling(original, codings, &found);
         }
@@ -106,7 +106,7 @@ impl FileSearch {
         });
         match (found, &self.step) {
             (
-                Found::File { bytes, modified, identity },
+                FileLookup::File { bytes, modified, identity },
                 SearchStep::Named | SearchStep::Index(_),
             ) => {
                 let media = Media::of(&self.path);
@@ -119,17 +119,20 @@ impl FileSearch {
                     varies: options.precompressed && media.compresses(),
                 })
             }
-            (Found::Folder, SearchStep::Named) => Some(SearchOutcome::Redirect),
-            (Found::Folder | Found::Missing, SearchStep::Index(number)) => {
+            (FileLookup::Folder, SearchStep::Named) => Some(SearchOutcome::Redirect),
+            (FileLookup::Folder | FileLookup::Missing, SearchStep::Index(number)) => {
                 self.try_index(*number + 1, options);
                 None
             }
-            (Found::Folder, SearchStep::Folder) => Some(SearchOutcome::Refused(Status::Forbidden)),
-            (Found::File { .. } | Found::Missing, SearchStep::Named | SearchStep::Folder) => {
-                missing
+            (FileLookup::Folder, SearchStep::Folder) => {
+                Some(SearchOutcome::Refused(Status::Forbidden))
             }
-            (Found::Forbidden, _) => Some(SearchOutcome::Refused(Status::Forbidden)),
-            (Found::Busy, _) => Some(SearchOutcome::Refused(Status::ServiceUnavailable)),
+            (
+                FileLookup::File { .. } | FileLookup::Missing,
+                SearchStep::Named | SearchStep::Folder,
+            ) => missing,
+            (FileLookup::Forbidden, _) => Some(SearchOutcome::Refused(Status::Forbidden)),
+            (FileLookup::Busy, _) => Some(SearchOutcome::Refused(Status::ServiceUnavailable)),
             _ => Some(SearchOutcome::Refused(Status::InternalServerError)),
         }
     }
@@ -169,10 +172,10 @@ impl FileSearch {
         &mut self,
         original: ChosenFile,
         mut codings: [Option<Coding>; Coding::ALL.len()],
-        found: &Found,
+        found: &FileLookup,
     ) -> Option<SearchOutcome> {
         let coding = codings[0].take();
-        if let Found::File { bytes, modified, identity } = *found {
+        if let FileLookup::File { bytes, modified, identity } = *found {
             return Some(SearchOutcome::File(ChosenFile {
                 bytes: bytes.min(FILE_BYTES_MAX),
                 modified,

@@ -91,20 +91,20 @@ fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
 }
 
 /// A parsed entity tag.
-struct Tag<'a> {
+struct EntityTag<'a> {
     weak: bool,
     opaque: &'a [u8],
 }
 
 /// Returns the first tag of a list, and the rest; `None` at the list's end or at a malformed tag.
 /// Tags may contain commas, and lists too many of them (RFC 9110 section 5.6.1.2).
-fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
+fn next_tag(list: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     let begin = list.iter().position(|byte| !b", \t".contains(byte))?;
     let list = &list[begin..];
     let strong = list.strip_prefix(b"W/");
     let quoted = strong.unwrap_or(list).strip_prefix(b"\"")?;
     let end = quoted.iter().position(|byte| *byte == b'"')?;
-    let tag = Tag { weak: strong.is_some(), opaque: &quoted[..end] };
+    let tag = EntityTag { weak: strong.is_some(), opaque: &quoted[..end] };
     Some((tag, &quoted[end + 1..]))
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Conditions {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionResult {
     /// All conditions are met, or there are none.
     Met,
     /// The client has this version already.
@@ -129,24 +129,24 @@ pub(crate) enum Verdict {
 
 impl Conditions {
     /// Judges in the order of RFC 9110 section 13.2.2. Malformed dates are ignored.
-    pub(crate) fn judge(&self, validators: &Validators) -> Verdict {
+    pub(crate) fn judge(&self, validators: &Validators) -> ConditionResult {
         let date = |field: &Option<Box<[u8]>>| field.as_deref().and_then(parse_http_date);
         let last_modified = validators.last_modified;
         if let Some(list) = &self.if_match {
             if !validators.is_in(list, false) {
-                return Verdict::Failed;
+                return ConditionResult::Failed;
             }
         } else if date(&self.if_unmodified_since).is_some_and(|date| last_modified > date) {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
         let unchanged = match &self.if_none_match {
             Some(list) => validators.is_in(list, true),
             None => date(&self.if_modified_since).is_some_and(|date| last_modified <= date),
         };
         if unchanged {
-            return Verdict::NotModified;
+            return ConditionResult::NotModified;
         }
-        Verdict::Met
+        ConditionResult::Met
     }
 }
 
@@ -263,23 +263,23 @@ mod tests {
         let since = |value: &str| with(|all| &mut all.if_modified_since, value);
         let not_since = |value: &str| with(|all| &mut all.if_unmodified_since, value);
         let cases = [
-            (Conditions::default(), Verdict::Met),
-            (if_match(&tag), Verdict::Met),
-            (if_match("*"), Verdict::Met),
-            (if_match("\"x\""), Verdict::Failed),
-            (if_match(&format!("W/{tag}")), Verdict::Failed),
-            (if_none_match(&tag), Verdict::NotModified),
-            (if_none_match(&format!("W/{tag}")), Verdict::NotModified),
-            (if_none_match("*"), Verdict::NotModified),
-            (if_none_match("\"x\""), Verdict::Met),
-            (since(MODIFIED), Verdict::NotModified),
-            (since(AFTER), Verdict::NotModified),
-            (since(BEFORE), Verdict::Met),
-            (since("yesterday"), Verdict::Met),
-            (not_since(MODIFIED), Verdict::Met),
-            (not_since(AFTER), Verdict::Met),
-            (not_since(BEFORE), Verdict::Failed),
-            (not_since("yesterday"), Verdict::Met),
+            (Conditions::default(), ConditionResult::Met),
+            (if_match(&tag), ConditionResult::Met),
+            (if_match("*"), ConditionResult::Met),
+            (if_match("\"x\""), ConditionResult::Failed),
+            (if_match(&format!("W/{tag}")), ConditionResult::Failed),
+            (if_none_match(&tag), ConditionResult::NotModified),
+            (if_none_match(&format!("W/{tag}")), ConditionResult::NotModified),
+            (if_none_match("*"), ConditionResult::NotModified),
+            (if_none_match("\"x\""), ConditionResult::Met),
+            (since(MODIFIED), ConditionResult::NotModified),
+            (since(AFTER), ConditionResult::NotModified),
+            (since(BEFORE), ConditionResult::Met),
+            (since("yesterday"), ConditionResult::Met),
+            (not_since(MODIFIED), ConditionResult::Met),
+            (not_since(AFTER), ConditionResult::Met),
+            (not_since(BEFORE), ConditionResult::Failed),
+            (not_since("yesterday"), ConditionResult::Met),
         ];
         for (conditions, verdict) in cases {
             assert_eq!(judge(conditions.clone()), verdict, "{conditions:?}");
@@ -297,11 +297,11 @@ mod tests {
         };
         let cases = [
             // A date that contradicts is ignored beside a tag that matches.
-            (all(field(&tag), None, None, field(BEFORE)), Verdict::Met),
-            (all(None, field("\"x\""), field(AFTER), None), Verdict::Met),
-            (all(field(&tag), field(&tag), None, None), Verdict::NotModified),
-            (all(field("\"x\""), field(&tag), None, None), Verdict::Failed),
-            (all(None, field(&tag), None, field(BEFORE)), Verdict::Failed),
+            (all(field(&tag), None, None, field(BEFORE)), ConditionResult::Met),
+            (all(None, field("\"x\""), field(AFTER), None), ConditionResult::Met),
+            (all(field(&tag), field(&tag), None, None), ConditionResult::NotModified),
+            (all(field("\"x\""), field(&tag), None, None), ConditionResult::Failed),
+            (all(None, field(&tag), None, field(BEFORE)), ConditionResult::Failed),
         ];
         for (conditions, verdict) in cases {
             assert_eq!(conditions.judge(&settled()), verdict, "{conditions:?}");

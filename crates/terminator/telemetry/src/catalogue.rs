@@ -19,7 +19,7 @@ pub(crate) const HISTOGRAM_SLOTS: usize = BUCKETS_US.len() + 2;
 
 /// Type of a metric in Prometheus.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum MetricType {
     /// Only rises.
     Counter,
     /// Rises and falls.
@@ -46,7 +46,7 @@ pub struct Family {
     /// Name in Prometheus.
     pub name: &'static str,
     /// Type in Prometheus.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// Unit of counting.
     pub unit: Unit,
     /// Labels besides those of the [`Scope`].
@@ -61,8 +61,8 @@ impl Family {
     /// Returns how many numbers make up a row.
     pub(crate) const fn row_slots(&self) -> usize {
         match self.kind {
-            Kind::Histogram => HISTOGRAM_SLOTS,
-            Kind::Counter | Kind::Gauge => 1,
+            MetricType::Histogram => HISTOGRAM_SLOTS,
+            MetricType::Counter | MetricType::Gauge => 1,
         }
     }
 
@@ -162,7 +162,7 @@ macro_rules! catalogue {
         impl $type {
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricType::$kind,
                 unit: Unit::$unit,
                 labels: &[$(stringify!($label))?],
                 rows: &[$(&[$($value)?]),*],
@@ -397,7 +397,7 @@ macro_rules! breakdowns {
             /// Families, one for each variant.
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricType::$kind,
                 unit: Unit::$unit,
                 labels: &[$(stringify!($label)),*],
                 rows: $rows,
@@ -549,7 +549,7 @@ fn index(table: &[(u16, &[&str])], code: u16) -> usize {
     found.unwrap_or(table.len() - 1)
 }
 
-impl Kind {
+impl MetricType {
     /// Returns the type's word in the exposition format.
     pub fn name(self) -> &'static str {
         match self {
@@ -572,7 +572,7 @@ mod tests {
             let Family { name, help, .. } = family;
             assert!(["lariat_", "process_"].iter().any(|of| name.starts_with(of)), "{name}");
             assert!(help.ends_with('.') || help.ends_with("built."), "{name}");
-            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), family.kind == MetricType::Counter, "{name}");
             let unit = match family.unit {
                 Unit::Bytes => "_bytes",
                 Unit::Microseconds | Unit::Seconds => "_seconds",

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::catalogue::{BUCKETS_US, Family, Kind, Labelled, Process, Scope, Unit, families};
+use crate::catalogue::{BUCKETS_US, Family, Labelled, MetricType, Process, Scope, Unit, families};
 use crate::counters::{Counts, Durations, Sample, Snapshot};
 
 /// Value of the `Content-Type` field.
@@ -75,7 +75,7 @@ impl ExpositionPage<'_> {
                     samples.next_if(|sample| sample.family.name == family.name)
                 {
                     let is_zero = numbers.iter().all(|number| *number == 0);
-                    if is_zero && !shows_zeros && family.kind != Kind::Gauge {
+                    if is_zero && !shows_zeros && family.kind != MetricType::Gauge {
                         continue;
                     }
                     let of_scope = S::LABELS.iter().copied().zip(values.iter().copied());
@@ -88,7 +88,7 @@ impl ExpositionPage<'_> {
 
     fn head(&mut self, family: &Family) {
         let Family { name, kind, help, .. } = family;
-        self.put(format_args!("# HELP {name} {}\n", Escaped(help, false)));
+        self.put(format_args!("# HELP {name} {}\n", EscapedText(help, false)));
         self.put(format_args!("# TYPE {name} {}\n", kind.name()));
     }
 
@@ -101,10 +101,10 @@ impl ExpositionPage<'_> {
         let mut text = String::new();
         for (label, value) in labels {
             let comma = if text.is_empty() { "" } else { "," };
-            write!(text, "{comma}{label}=\"{}\"", Escaped(value, true)).expect("as in put");
+            write!(text, "{comma}{label}=\"{}\"", EscapedText(value, true)).expect("as in put");
         }
         let name = family.name;
-        if family.kind == Kind::Histogram {
+        if family.kind == MetricType::Histogram {
             return self.histogram(name, &text, &Durations::of(numbers));
         }
         self.put(format_args!("{name}"));
@@ -148,9 +148,9 @@ impl fmt::Display for Seconds {
 }
 
 /// A label's value, or a help text, in which a quote is not escaped.
-struct Escaped<'a>(&'a str, bool);
+struct EscapedText<'a>(&'a str, bool);
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {
@@ -166,7 +166,7 @@ impl fmt::Display for Escaped<'_> {
 
 /// Writes the catalogue as a Markdown list for the reference.
 pub fn write_reference(out: &mut String) {
-    for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
+    for kind in [MetricType::Counter, MetricType::Gauge, MetricType::Histogram] {
         out.push_str(&format!("\n## Type `{}`\n\n", kind.name()));
         for (scope_labels, family) in families().filter(|(_, family)| family.kind == kind) {
             let own = family.labels.iter().map(|label| family.label(label));

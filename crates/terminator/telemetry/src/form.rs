@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 use wire::date::put_time;
 
-use crate::outcome::Level;
+use crate::outcome::LogLevel;
 use crate::printable;
 
 /// Longest value that is shown whole; a longer one is cut and ends in `...`. Names and alerts are
@@ -272,7 +272,7 @@ impl Facility {
         found.map(|(_, facility)| *facility)
     }
 
-    fn priority(self, level: Level) -> u8 {
+    fn priority(self, level: LogLevel) -> u8 {
         self.0 * 8 + level.severity()
     }
 }
@@ -294,7 +294,7 @@ impl Origin {
 /// Writes the header up to the origin.
 pub(crate) fn put_syslog_start(
     out: &mut Vec<u8>,
-    (facility, level): (Facility, Level),
+    (facility, level): (Facility, LogLevel),
     time_us: u64,
 ) {
     out.extend_from_slice(format!("<{}>1 ", facility.priority(level)).as_bytes());
@@ -304,7 +304,7 @@ pub(crate) fn put_syslog_start(
 
 /// Returns the whole entry of a message, on one line.
 pub(crate) fn syslog_message(
-    (facility, level): (Facility, Level),
+    (facility, level): (Facility, LogLevel),
     time_us: u64,
     origin: &Origin,
     line: &str,
@@ -327,7 +327,7 @@ pub fn complete_syslog(line: &[u8], facility: Facility, origin: &Origin, out: &m
     let (start, rest) = match time_ends.filter(|_| is_ours) {
         Some(at) => line.split_at(at),
         None => {
-            let start = format!("<{}>1 - ", facility.priority(Level::Info));
+            let start = format!("<{}>1 - ", facility.priority(LogLevel::Info));
             out.extend_from_slice(start.as_bytes());
             out.extend_from_slice(origin.0.as_bytes());
             out.extend_from_slice(b"connection - ");
@@ -343,12 +343,12 @@ pub fn complete_syslog(line: &[u8], facility: Facility, origin: &Origin, out: &m
 pub(crate) const JOURNAL_MESSAGE: &[u8] = b"MESSAGE=";
 
 /// Returns the fields of every entry. The time is left out because the journal records it.
-fn journal_fields(level: Level) -> [(&'static str, String); 2] {
+fn journal_fields(level: LogLevel) -> [(&'static str, String); 2] {
     [("PRIORITY", level.severity().to_string()), ("SYSLOG_IDENTIFIER", "lariat".to_owned())]
 }
 
 /// Writes the first fields of a line about a connection.
-pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: Level) {
+pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: LogLevel) {
     for (key, value) in journal_fields(level) {
         out.extend_from_slice(key.as_bytes());
         out.push(b'=');
@@ -358,7 +358,7 @@ pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: Level) {
 }
 
 /// Returns the whole entry of a message: the text shown, and the remedy.
-pub(crate) fn journal_message(level: Level, text: &str, hint: Option<&str>) -> Vec<u8> {
+pub(crate) fn journal_message(level: LogLevel, text: &str, hint: Option<&str>) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, value) in journal_fields(level) {
         put_field(&mut out, key, &value);
@@ -387,7 +387,7 @@ fn put_field(out: &mut Vec<u8>, key: &str, value: &str) {
 pub fn complete_journal(line: &[u8], out: &mut Vec<u8>) {
     out.clear();
     if !line.starts_with(b"PRIORITY=") {
-        put_journal_start(out, Level::Info);
+        put_journal_start(out, LogLevel::Info);
         out.extend_from_slice(JOURNAL_MESSAGE);
     }
     out.extend_from_slice(line);
@@ -500,9 +500,9 @@ mod tests {
     #[test]
     fn facilities_have_their_numbers() {
         for (name, level, priority) in [
-            ("user", Level::Error, 11),
-            ("daemon", Level::Info, 30),
-            ("local7", Level::Notice, 189),
+            ("user", LogLevel::Error, 11),
+            ("daemon", LogLevel::Info, 30),
+            ("local7", LogLevel::Notice, 189),
         ] {
             assert_eq!(Facility::named(name).unwrap().priority(level), priority);
         }
@@ -535,10 +535,10 @@ mod tests {
 
     #[test]
     fn a_value_of_several_lines_has_its_length() {
-        let mut entry = journal_message(Level::Error, "a\nMESSAGE=b", None);
+        let mut entry = journal_message(LogLevel::Error, "a\nMESSAGE=b", None);
         let expected = b"PRIORITY=3\nSYSLOG_IDENTIFIER=lariat\nMESSAGE\n\x0b\0\0\0\0\0\0\0";
         assert_eq!(entry, [expected, &b"a\nMESSAGE=b\n"[..]].concat());
-        entry = journal_message(Level::Notice, "a=b", Some("c"));
+        entry = journal_message(LogLevel::Notice, "a=b", Some("c"));
         let expected = "PRIORITY=5\nSYSLOG_IDENTIFIER=lariat\nMESSAGE=a=b\nLARIAT_HINT=c\n";
         assert_eq!(entry, expected.as_bytes());
     }

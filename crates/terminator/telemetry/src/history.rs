@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::catalogue::{Family, Kind, Scope, Service};
+use crate::catalogue::{Family, MetricType, Scope, Service};
 use crate::counters::Counts;
-use crate::registry::Changes;
+use crate::registry::CounterChanges;
 
 /// Time between two snapshots.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct IntervalCounts {
 }
 
 #[derive(Debug)]
-pub struct Recorded {
+pub struct HistoryInterval {
     pub end_ms: u64,
     pub duration_ms: u64,
     pub services: Vec<(Arc<str>, Counts<Service>)>,
@@ -74,7 +74,7 @@ impl History {
     ///
     /// The first call only starts counting, and so does the first one that contains a service which
     /// was absent at the end of the interval before.
-    pub fn add(&mut self, end_ms: u64, duration: Duration, changes: &Changes) {
+    pub fn add(&mut self, end_ms: u64, duration: Duration, changes: &CounterChanges) {
         let is_first = self.last.is_none();
         let last = self.last.get_or_insert_default();
         for name in &changes.gone {
@@ -102,7 +102,7 @@ impl History {
     }
 
     /// Returns all intervals, the oldest first.
-    pub fn recorded(&self) -> impl DoubleEndedIterator<Item = Recorded> {
+    pub fn recorded(&self) -> impl DoubleEndedIterator<Item = HistoryInterval> {
         self.intervals.iter().map(|interval| {
             let services = interval.services.iter();
             let services = services.map(|(name, counted)| {
@@ -112,7 +112,7 @@ impl History {
                 }
                 (Arc::clone(name), counts)
             });
-            Recorded {
+            HistoryInterval {
                 end_ms: interval.end_ms,
                 duration_ms: interval.duration_ms,
                 services: services.collect(),
@@ -121,7 +121,7 @@ impl History {
     }
 
     /// Replaces all intervals by these, the oldest first; counting continues.
-    pub fn replace(&mut self, intervals: impl IntoIterator<Item = Recorded>) {
+    pub fn replace(&mut self, intervals: impl IntoIterator<Item = HistoryInterval>) {
         self.intervals.clear();
         self.bytes = 0;
         for recorded in intervals {
@@ -186,18 +186,18 @@ fn kept(counts: &Counts<Service>) -> Counted {
 /// Returns the rise of counters and durations, and gauges unchanged.
 fn risen(before: &Counted, now: &Counted) -> Counted {
     let rises = now.iter().map(|(slot, value)| match KEPT_SLOTS[usize::from(*slot)] {
-        Some(Kind::Counter | Kind::Histogram) => {
+        Some(MetricType::Counter | MetricType::Histogram) => {
             let at = before.binary_search_by_key(slot, |(slot, _)| *slot);
             let before = at.map_or(0, |at| before[at].1);
             (*slot, value.saturating_sub(before))
         }
-        Some(Kind::Gauge) | None => (*slot, *value),
+        Some(MetricType::Gauge) | None => (*slot, *value),
     });
     rises.filter(|(_, value)| *value > 0).collect()
 }
 
 /// Kind of the family for each slot of a service; `None` if it is not kept.
-static KEPT_SLOTS: LazyLock<Vec<Option<Kind>>> = LazyLock::new(|| {
+static KEPT_SLOTS: LazyLock<Vec<Option<MetricType>>> = LazyLock::new(|| {
     let families = Service::FAMILIES.iter().copied().flatten();
     let slots = families.flat_map(|family: &Family| {
         let kind = FAMILIES.contains(&family.name).then_some(family.kind);
@@ -283,7 +283,8 @@ mod tests {
         assert_eq!(sum, history.bytes);
 
         let mut idle = History::default();
-        (0..2 * INTERVALS_MAX as u64).for_each(|end| idle.add(end, SECOND, &Changes::default()));
+        (0..2 * INTERVALS_MAX as u64)
+            .for_each(|end| idle.add(end, SECOND, &CounterChanges::default()));
         assert_eq!(idle.intervals.len(), INTERVALS_MAX);
         assert_eq!(idle.intervals[0].end_ms, INTERVALS_MAX as u64);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::form;
 use crate::form::{Facility, FieldWriter, Form};
 use crate::outcome::{
-    EarlyData, EncryptedBy, HandshakeKind, Level, Reason, ResumptionMiss, SessionTier, Version,
+    EarlyData, EncryptedBy, HandshakeKind, LogLevel, Reason, ResumptionMiss, SessionTier, Version,
 };
 
 /// Form of a line.
@@ -66,12 +66,12 @@ fn put(
 
 /// Returns the severity of an end: a fault of a server deserves attention, a fault of this host
 /// means that something is broken.
-fn level(reason: Reason) -> Level {
+fn level(reason: Reason) -> LogLevel {
     match reason.fault() {
-        "host" => Level::Error,
-        "backend" => Level::Warning,
-        "client" => Level::Notice,
-        _ => Level::Info,
+        "host" => LogLevel::Error,
+        "backend" => LogLevel::Warning,
+        "client" => LogLevel::Notice,
+        _ => LogLevel::Info,
     }
 }
 

@@ -9,7 +9,7 @@ use wire::text;
 use crate::form;
 use crate::form::{Facility, Origin, put_json_string};
 
-pub use crate::outcome::Level;
+pub use crate::outcome::LogLevel;
 
 /// A message. Lines of the text that begin with `hint: ` name the remedy; a line that begins with
 /// `error: ` or `warning: `, as in a rendered diagnostic, has that level, and so have the lines
@@ -18,7 +18,7 @@ pub use crate::outcome::Level;
 pub struct Message<'a> {
     /// Time, in microseconds since the epoch.
     pub time_us: u64,
-    pub level: Level,
+    pub level: LogLevel,
     /// One or more lines. Control characters are escaped.
     pub text: &'a str,
 }
@@ -27,8 +27,8 @@ impl Message<'_> {
     /// Returns the form for a person: names the level only of a warning or an error.
     pub fn plain(&self) -> String {
         let label = match self.level {
-            Level::Error | Level::Warning => format!("{}: ", self.level.name()),
-            Level::Notice | Level::Info => String::new(),
+            LogLevel::Error | LogLevel::Warning => format!("{}: ", self.level.name()),
+            LogLevel::Notice | LogLevel::Info => String::new(),
         };
         format!("lariat: {label}{}\n", text::lines(self.text.trim_end()))
     }
@@ -38,15 +38,16 @@ impl Message<'_> {
         let mut time = Vec::new();
         put_time(&mut time, self.time_us);
         let time = String::from_utf8_lossy(&time);
-        let written =
-            |(level, line): (Level, String)| format!("{time} lariat: {}: {line}\n", level.name());
+        let written = |(level, line): (LogLevel, String)| {
+            format!("{time} lariat: {}: {line}\n", level.name())
+        };
         self.levelled_lines().map(written).collect()
     }
 
     /// Returns each line after its priority, as journald reads standard error (sd-daemon(3));
     /// journald adds the time.
     pub fn priority(&self) -> String {
-        let written = |(level, line): (Level, String)| format!("<{}>{line}\n", level.severity());
+        let written = |(level, line): (LogLevel, String)| format!("<{}>{line}\n", level.severity());
         self.levelled_lines().map(written).collect()
     }
 
@@ -55,7 +56,7 @@ impl Message<'_> {
         let mut starts = vec![0];
         let (mut at, mut diagnostics) = (0, 0);
         for line in self.text.split_inclusive('\n') {
-            diagnostics += usize::from(Level::split(line).is_some());
+            diagnostics += usize::from(LogLevel::split(line).is_some());
             if diagnostics > starts.len() {
                 starts.push(at);
             }
@@ -65,7 +66,7 @@ impl Message<'_> {
         let parts = starts.iter().zip(ends);
         let parts = parts.filter_map(|(start, end)| self.text.get(*start..end));
         let object = |(number, part): (usize, &str)| {
-            let (level, text) = match Level::split(part) {
+            let (level, text) = match LogLevel::split(part) {
                 Some(labelled) if number > 0 => labelled,
                 _ => (self.level, part),
             };
@@ -93,7 +94,7 @@ impl Message<'_> {
 
     /// Returns entries for syslog, one for each line.
     pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
-        let entry = |(level, line): (Level, String)| {
+        let entry = |(level, line): (LogLevel, String)| {
             form::syslog_message((facility, level), self.time_us, origin, &line)
         };
         self.levelled_lines().map(entry).collect()
@@ -118,9 +119,9 @@ impl Message<'_> {
     }
 
     /// Returns each line with its level, for forms that write the level before each.
-    fn levelled_lines(&self) -> impl Iterator<Item = (Level, String)> {
+    fn levelled_lines(&self) -> impl Iterator<Item = (LogLevel, String)> {
         let mut level = self.level;
-        self.lines().map(move |line| match Level::split(&line) {
+        self.lines().map(move |line| match LogLevel::split(&line) {
             Some((named, rest)) => {
                 level = named;
                 (level, rest.to_owned())
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn each_form_has_what_its_reader_needs() {
         let message = |level, text| Message { time_us: 1_709_164_800_000_042, level, text };
-        let one = message(Level::Warning, "service `a` is \"b\"\u{1b}\n   hint: look\n");
+        let one = message(LogLevel::Warning, "service `a` is \"b\"\u{1b}\n   hint: look\n");
         assert_eq!(one.plain(), "lariat: warning: service `a` is \"b\"\\u001b\n   hint: look\n");
         assert_eq!(
             one.text(),
@@ -159,10 +160,10 @@ mod tests {
             "{\"time\":\"2024-02-29T00:00:00.000042Z\",\"level\":\"warning\",\
              \"message\":\"service `a` is \\\"b\\\"\\u001b\",\"hint\":\"look\"}\n"
         );
-        let refused = message(Level::Error, "refused:\nerror: a\n --> b\nwarning: c\nhint: d");
+        let refused = message(LogLevel::Error, "refused:\nerror: a\n --> b\nwarning: c\nhint: d");
         assert_eq!(refused.priority(), "<3>refused:\n<3>a\n<3> --> b\n<4>c\n<4>hint: d\n");
         let refused =
-            message(Level::Error, "refused:\nerror: a\n --> b\nhint: c\nwarning: d\nhint: c");
+            message(LogLevel::Error, "refused:\nerror: a\n --> b\nhint: c\nwarning: d\nhint: c");
         let objects = refused.json();
         let objects: Vec<_> = objects.lines().map(|one| one.split_once(",\"level\"")).collect();
         assert_eq!(
@@ -172,7 +173,7 @@ mod tests {
                 r#":"warning","message":"d","hint":"c"}"#,
             ]
         );
-        let two = message(Level::Notice, "a\nb");
+        let two = message(LogLevel::Notice, "a\nb");
         assert_eq!(two.plain(), "lariat: a\nb\n");
         assert_eq!(
             two.json(),
@@ -185,7 +186,7 @@ mod tests {
     fn daemons_of_logs_get_the_whole_of_a_message_and_nothing_forged() {
         let one = Message {
             time_us: 1_709_164_800_000_042,
-            level: Level::Warning,
+            level: LogLevel::Warning,
             text: "a\u{1b}\r]\"\n<0>1 - - - - - forged\n  hint: look",
         };
         let (facility, origin) = (Facility::named("daemon").unwrap(), Origin::new("h", 7));

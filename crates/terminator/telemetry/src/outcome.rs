@@ -358,7 +358,7 @@ named! {
 
 /// Severity of a message, by the names and numbers of syslog (RFC 5424, 6.2.1).
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Level {
+pub enum LogLevel {
     /// Something is broken, and clients notice.
     Error = 3,
     Warning = 4,
@@ -367,7 +367,7 @@ pub enum Level {
     Info = 6,
 }
 
-impl Level {
+impl LogLevel {
     const ALL: [Self; 4] = [Self::Error, Self::Warning, Self::Notice, Self::Info];
 
     pub fn name(self) -> &'static str {
@@ -405,16 +405,16 @@ mod level_tests {
     #[test]
     fn levels_are_syslogs() {
         for (level, severity, name) in [
-            (Level::Error, 3, "error"),
-            (Level::Warning, 4, "warning"),
-            (Level::Notice, 5, "notice"),
-            (Level::Info, 6, "info"),
+            (LogLevel::Error, 3, "error"),
+            (LogLevel::Warning, 4, "warning"),
+            (LogLevel::Notice, 5, "notice"),
+            (LogLevel::Info, 6, "info"),
         ] {
             assert_eq!((level.severity(), level.name()), (severity, name));
-            assert_eq!(Level::of_severity(severity), level);
+            assert_eq!(LogLevel::of_severity(severity), level);
         }
-        assert_eq!(Level::of_severity(0), Level::Warning);
-        assert_eq!(Level::split("error: a: b"), Some((Level::Error, "a: b")));
-        assert_eq!(Level::split("notice: a"), None);
+        assert_eq!(LogLevel::of_severity(0), LogLevel::Warning);
+        assert_eq!(LogLevel::split("error: a: b"), Some((LogLevel::Error, "a: b")));
+        assert_eq!(LogLevel::split("notice: a"), None);
     }
 }

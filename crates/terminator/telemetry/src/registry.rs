@@ -39,7 +39,7 @@ struct Names {
 
 /// Difference between two looks at the counters.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct CounterChanges {
     /// Services that counted something, are new, or have gauges above 0. Their gauges have the
     /// peaks since the last look instead of the values; peaks of several workers are added, though
     /// they may not have occurred at the same time.
@@ -52,7 +52,7 @@ pub struct Changes {
 /// ten thousand services must not cost ten thousand comparisons each.
 #[derive(Debug)]
 struct NamedList<T> {
-    list: Vec<Named<T>>,
+    list: Vec<NamedCells<T>>,
     /// Places in the list, by the service's name and the server's.
     index: HashMap<(String, String), usize>,
     /// Length at which unused names are searched again.
@@ -61,7 +61,7 @@ struct NamedList<T> {
 
 /// A service, or a server of one.
 #[derive(Debug)]
-struct Named<T> {
+struct NamedCells<T> {
     service: String,
     /// Name of the server; empty for the service.
     name: String,
@@ -153,7 +153,7 @@ impl Registry {
 
     /// Returns the changes since the last look, for a single reader. An idle service costs a read
     /// of one cache line for each of its workers and servers.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> CounterChanges {
         let mut names = self.lock();
         let sweeps = names.looks.is_multiple_of(LOOKS_PER_SWEEP);
         names.looks = names.looks.wrapping_add(1);
@@ -192,7 +192,7 @@ impl Registry {
         for (at, has_gauges) in due.into_iter().zip(has_gauges) {
             names.services.list[at].is_due = has_gauges;
         }
-        Changes { services: changed, gone }
+        CounterChanges { services: changed, gone }
     }
 
     /// Makes the next look show all services, whatever has changed.
@@ -202,8 +202,8 @@ impl Registry {
 
     fn service_snapshot(
         &self,
-        service: &Named<ServiceCells>,
-        servers: &HashMap<&str, Vec<&Named<ServerCounters>>>,
+        service: &NamedCells<ServiceCells>,
+        servers: &HashMap<&str, Vec<&NamedCells<ServerCounters>>>,
     ) -> ServiceSnapshot {
         let mut counts = Counts::default();
         for cells in &service.cells {
@@ -217,7 +217,7 @@ impl Registry {
         }
     }
 
-    fn server_snapshot(&self, server: &Named<ServerCounters>) -> ServerSnapshot {
+    fn server_snapshot(&self, server: &NamedCells<ServerCounters>) -> ServerSnapshot {
         let mut counts = Counts::default();
         for cells in &server.cells {
             cells.add_to(&mut counts);
@@ -247,8 +247,8 @@ impl Names {
     /// Returns the servers in use of these services, by the service's name.
     fn servers_of<'n>(
         &'n self,
-        services: &[&'n Named<ServiceCells>],
-    ) -> HashMap<&'n str, Vec<&'n Named<ServerCounters>>> {
+        services: &[&'n NamedCells<ServiceCells>],
+    ) -> HashMap<&'n str, Vec<&'n NamedCells<ServerCounters>>> {
         let names = services.iter().map(|service| (&*service.service, Vec::new()));
         let mut servers: HashMap<&str, Vec<_>> = names.collect();
         for server in self.servers.list.iter().filter(|_| !services.is_empty()) {
@@ -262,7 +262,7 @@ impl Names {
     }
 }
 
-impl<T> Named<T> {
+impl<T> NamedCells<T> {
     fn is_used(&self) -> bool {
         self.cells.iter().any(|one| Arc::strong_count(one) > 1)
     }
@@ -274,7 +274,7 @@ impl<T> Named<T> {
     }
 }
 
-impl Named<ServiceCells> {
+impl NamedCells<ServiceCells> {
     /// Reports whether anything is open, in progress or waiting now.
     fn has_gauges(&self) -> bool {
         let any = |cells: &Arc<ServiceCells>| {
@@ -298,7 +298,7 @@ impl<T> NamedList<T> {
         let Self { list, index, .. } = self;
         let key = (service.to_owned(), name.to_owned());
         let at = *index.entry(key).or_insert_with(|| {
-            list.push(Named {
+            list.push(NamedCells {
                 service: service.to_owned(),
                 name: name.to_owned(),
                 cells: make(),

@@ -45,7 +45,7 @@ use tls::policy::SuiteOrder;
 use tls::resumption::keys::SharedSecret;
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
-use wire::client_hello::{self, ClientHello, Peek};
+use wire::client_hello::{self, ClientHello, HelloProgress};
 use wire::ech::config_list;
 
 const ROUNDS: usize = 9;
@@ -86,7 +86,7 @@ impl ClientSessionStore for Sessions {
 }
 
 /// Both ends, with the time used and bytes sent by each.
-struct Ends {
+struct ExpirySummary {
     server: Server,
     client: Arc<ClientConfig>,
     /// Data that the client decompresses beside each handshake, and its decompressed length.
@@ -95,7 +95,7 @@ struct Ends {
     sent: [usize; 2],
 }
 
-impl Ends {
+impl ExpirySummary {
     fn new(key: Key, group: ResumptionGroup, choose: impl FnOnce(&mut ClientConfig)) -> Self {
         let root = Authority::root("bench");
         let leaf = root.intermediate("issuing").leaf(&["localhost"]).key(key).issue();
@@ -192,7 +192,7 @@ impl Ends {
 /// Returns the server's first answer.
 #[inline(never)]
 fn serve_hello(server: &Server, hello: Vec<u8>) -> (Handshake, Vec<u8>) {
-    let Ok(Peek::Hello(read)) = client_hello::read(&hello) else { panic!("no hello") };
+    let Ok(HelloProgress::Hello(read)) = client_hello::read(&hello) else { panic!("no hello") };
     let config = server.select(&read).expect("what we speak");
     let mut handshake = Handshake::new(config, &read).expect("a handshake");
     drop(read);
@@ -234,11 +234,11 @@ fn main() {
     let is_told = |word: &str| words.iter().any(|one| one == word);
     if is_told("off") || is_told("brotli") {
         let key = if is_told("rsa") { Key::Rsa2048 } else { Key::EcdsaP256 };
-        Ends::full(key, is_told("brotli")).full_round();
+        ExpirySummary::full(key, is_told("brotli")).full_round();
         return;
     }
     if let Some((_, group, agreed)) = RESUMPTIONS.iter().find(|(word, ..)| is_told(word)) {
-        Ends::resuming(*group).round(HandshakeKind::Resumed, *agreed);
+        ExpirySummary::resuming(*group).round(HandshakeKind::Resumed, *agreed);
         return;
     }
     // `cargo test` also runs this, and needs no figures.
@@ -267,9 +267,9 @@ fn compressed() {
     println!("{:>46}  {:>8}  {:>8}", "µs of CPU time per handshake:", "server", "client");
     for (name, key) in [("ECDSA P-256", Key::EcdsaP256), ("RSA 2048", Key::Rsa2048)] {
         let kinds = [
-            ("not compressed", Ends::full(key, false)),
-            ("compressed", Ends::full(key, true)),
-            ("not, as much unpacked beside", Ends::unpacking_beside(key)),
+            ("not compressed", ExpirySummary::full(key, false)),
+            ("compressed", ExpirySummary::full(key, true)),
+            ("not, as much unpacked beside", ExpirySummary::unpacking_beside(key)),
         ];
         let mut kinds = kinds.map(|(kind, ends)| (kind, ends, Vec::new()));
         for _ in 0..ROUNDS {
@@ -289,8 +289,8 @@ fn resumed() {
         "{:>10}  {:>9}  {:>9}  {:>12}  {:>12}",
         "group", "server µs", "client", "server bytes", "client"
     );
-    let mut kinds =
-        RESUMPTIONS.map(|(word, group, agreed)| (word, Ends::resuming(group), agreed, Vec::new()));
+    let mut kinds = RESUMPTIONS
+        .map(|(word, group, agreed)| (word, ExpirySummary::resuming(group), agreed, Vec::new()));
     for _ in 0..ROUNDS {
         for (_, ends, agreed, rounds) in &mut kinds {
             rounds.push(ends.round(HandshakeKind::Resumed, *agreed));
@@ -408,7 +408,7 @@ fn ech_hello(keys: &EchKeys) -> Vec<u8> {
 
 fn read_whole(bytes: &[u8]) -> ClientHello<'_> {
     match client_hello::read(bytes) {
-        Ok(Peek::Hello(hello)) => hello,
+        Ok(HelloProgress::Hello(hello)) => hello,
         _ => unreachable!("it is a whole hello"),
     }
 }

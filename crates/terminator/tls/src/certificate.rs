@@ -23,10 +23,10 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::identity::{Fingerprint, fingerprint_of};
-use crate::kept::{Kept, KeptName, name_of};
+use crate::kept::{FileCache, KeptName, name_of};
 use crate::options::CertificateSource;
 use crate::signing::RemoteKey;
-use crate::validity::{Expiry, Moment, Span, Standing, Validity};
+use crate::validity::{Expiry, Moment, Span, Validity, ValidityState};
 pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
 pub use key::KeyKind;
 pub use ocsp::OcspFault;
@@ -60,7 +60,7 @@ pub struct Certificate {
 }
 
 /// The certificates of all plans of this process.
-static KEPT: Kept<Certificate> = Kept::new();
+static KEPT: FileCache<Certificate> = FileCache::new();
 
 /// A certificate together with its OCSP response.
 #[derive(Clone, Debug)]
@@ -108,20 +108,24 @@ impl Certificate {
 
     /// Returns the concerns for an operator that arise over time.
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = CertificateConcern> {
-        use CertificateConcern as Concern;
-        let told = |validity: Validity, [over, not_yet, ends_soon]: [fn(Span) -> Concern; 3]| {
-            match validity.news(moment) {
-                Standing::Over(seconds) => Some(over(Span(seconds))),
-                Standing::NotYet(seconds) => Some(not_yet(Span(seconds))),
-                Standing::EndsSoon(seconds) => Some(ends_soon(Span(seconds))),
-                Standing::Good => None,
-            }
-        };
-        let kinds: [fn(Span) -> Concern; 3] =
-            [Concern::Expired, Concern::NotYetValid, Concern::ExpiresSoon];
+        use CertificateConcern as WarningSubject;
+        let told =
+            |validity: Validity, [over, not_yet, ends_soon]: [fn(Span) -> WarningSubject; 3]| {
+                match validity.news(moment) {
+                    ValidityState::Over(seconds) => Some(over(Span(seconds))),
+                    ValidityState::NotYet(seconds) => Some(not_yet(Span(seconds))),
+                    ValidityState::EndsSoon(seconds) => Some(ends_soon(Span(seconds))),
+                    ValidityState::Good => None,
+                }
+            };
+        let kinds: [fn(Span) -> WarningSubject; 3] =
+            [WarningSubject::Expired, WarningSubject::NotYetValid, WarningSubject::ExpiresSoon];
         let of_itself = told(self.validity, kinds);
-        let kinds: [fn(Span) -> Concern; 3] =
-            [Concern::OcspExpired, Concern::OcspNotYetValid, Concern::OcspExpiresSoon];
+        let kinds: [fn(Span) -> WarningSubject; 3] = [
+            WarningSubject::OcspExpired,
+            WarningSubject::OcspNotYetValid,
+            WarningSubject::OcspExpiresSoon,
+        ];
         let staple = self.staple.as_ref();
         let of_staple = staple.and_then(|staple| told(staple.validity, kinds));
         let is_bare = |now| self.key_at(now).ocsp.is_none();
@@ -495,10 +499,10 @@ const FORMS_MAX: usize = 4;
 
 /// Compressed forms of one certificate's message.
 #[derive(Debug, Default)]
-pub(crate) struct CompressedForms(RwLock<Vec<Form>>);
+pub(crate) struct CompressedForms(RwLock<Vec<CompressedCertificate>>);
 
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct CompressedCertificate {
     pub(crate) algorithm: Algorithm,
     /// Distinguishes the message with an OCSP response from the one without.
     pub(crate) original_bytes: usize,
@@ -509,8 +513,9 @@ pub(crate) struct Form {
 impl CompressedForms {
     pub(crate) fn find(&self, algorithm: Algorithm, original_bytes: usize) -> Option<Vec<u8>> {
         let forms = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |form: &&Form| form.algorithm == algorithm && form.original_bytes == original_bytes;
+        let is_it = |form: &&CompressedCertificate| {
+            form.algorithm == algorithm && form.original_bytes == original_bytes
+        };
         forms.iter().find(is_it).map(|form| form.compressed.to_vec())
     }
 
@@ -519,7 +524,7 @@ impl CompressedForms {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    pub(crate) fn keep(&self, form: Form) {
+    pub(crate) fn keep(&self, form: CompressedCertificate) {
         let mut forms = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if forms.len() < FORMS_MAX {
             forms.push(form);

@@ -20,14 +20,14 @@ use wire::alert;
 use crate::certificate::Certificate;
 use crate::context::{self, HandshakeContext, SecretListener, Secrets, WantedSecrets};
 use crate::handshake::library::{HandshakeDriver, HandshakeSide, agreed_by, version_of};
-use crate::handshake::{Established, HandshakeFault, HandshakeStep};
+use crate::handshake::{CompletedHandshake, HandshakeFault, HandshakeStep};
 use crate::identity::{fingerprint_of, sha256};
 use crate::options::{ClientOptions, ExpectedName, OfferedAlpn, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::probe::{Probe, ProbeFault};
 use crate::record::{expansion_bytes_max, record_bytes};
-use crate::server::{BuildError, BuildFault, Concern, Expiries, Warning, library_version};
-use crate::validity::{Clock, Ends, Moment, seconds};
+use crate::server::{BuildError, BuildFault, Expiries, Warning, WarningSubject, library_version};
+use crate::validity::{Clock, ExpirySummary, Moment, seconds};
 use crate::verify::server::ServerVerifier;
 use crate::verify::{is_chain_fault, is_empty_certificate, signature_fault};
 
@@ -105,11 +105,11 @@ impl Client {
         options: &ClientOptions,
         hosts: &[Option<String>],
         order: &SuiteOrder,
-        concerns: &mut Vec<Concern>,
+        concerns: &mut Vec<WarningSubject>,
     ) -> Result<Self, BuildFault> {
         let range = options.version_min..=options.version_max;
         let (policy, found) = Policy::of(range, &options.suites, &options.groups, order)?;
-        concerns.extend(found.into_iter().map(Concern::Policy));
+        concerns.extend(found.into_iter().map(WarningSubject::Policy));
         let verifier = ServerVerifier::new(options.verification.as_ref(), &options.pins)?;
         let verifier = Arc::new(verifier);
         let own = options.certificate.as_ref().map(Certificate::shared);
@@ -214,22 +214,24 @@ impl Client {
         let trust = self.verifier.chains().map(|chains| chains.ends(now));
         let (authorities, lists) = trust.unwrap_or_default();
         Expiries {
-            certificates: Ends::of(own, now),
-            staples: Ends::default(),
+            certificates: ExpirySummary::of(own, now),
+            staples: ExpirySummary::default(),
             authorities,
             lists,
             skipped: Vec::new(),
         }
     }
 
-    fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
+    fn concerns(&self, moment: Moment) -> impl Iterator<Item = WarningSubject> {
         let trust = self.verifier.chains().into_iter();
         let trust = trust.flat_map(move |chains| chains.concerns(moment));
         let own = self.own.iter().flat_map(move |own| {
-            own.concerns(moment)
-                .map(|concern| Concern::OwnCertificate { place: own.place.to_string(), concern })
+            own.concerns(moment).map(|concern| WarningSubject::OwnCertificate {
+                place: own.place.to_string(),
+                concern,
+            })
         });
-        trust.map(Concern::VerifyServers).chain(own)
+        trust.map(WarningSubject::VerifyServers).chain(own)
     }
 }
 
@@ -452,7 +454,7 @@ impl ClientHandshake {
     }
 
     /// Completes a handshake that is done.
-    pub fn finish(self) -> Result<Established, HandshakeFault> {
+    pub fn finish(self) -> Result<CompletedHandshake, HandshakeFault> {
         let mut agreed = agreed_by(self.driver.common())?;
         let certificate = agreed.client_certificate.take();
         agreed.server_certificate = certificate.map(|der| fingerprint_of(&der));
@@ -463,7 +465,7 @@ impl ClientHandshake {
         let mut traffic = self.driver.into_traffic(&agreed, client, server)?;
         // The kernel seals towards clients alone.
         traffic.forget_kernel_keys();
-        Ok(Established { traffic, agreed })
+        Ok(CompletedHandshake { traffic, agreed })
     }
 }
 

@@ -10,18 +10,18 @@ use rustls::compress::{
     BROTLI_COMPRESSOR, CertCompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR,
 };
 
-use crate::certificate::Form;
+use crate::certificate::CompressedCertificate;
 use crate::context;
 
 /// Our compressors, most preferred first.
 pub(crate) static COMPRESSORS: [&dyn CertCompressor; 2] =
-    [&Kept(BROTLI_COMPRESSOR), &Kept(ZLIB_COMPRESSOR)];
+    [&CachedCompressor(BROTLI_COMPRESSOR), &CachedCompressor(ZLIB_COMPRESSOR)];
 
 /// Compressor that caches its output with the certificate of the current handshake.
 #[derive(Debug)]
-struct Kept(&'static dyn CertCompressor);
+struct CachedCompressor(&'static dyn CertCompressor);
 
-impl CertCompressor for Kept {
+impl CertCompressor for CachedCompressor {
     fn compress(&self, input: Vec<u8>, _: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
         let forms = context::with(|context| context.forms.clone()).ok_or(CompressionFailed)?;
         let (algorithm, original_bytes) = (self.0.algorithm(), input.len());
@@ -34,7 +34,7 @@ impl CertCompressor for Kept {
                     made.clear();
                 }
                 let compressed = made.clone().into();
-                forms.keep(Form { algorithm, original_bytes, compressed });
+                forms.keep(CompressedCertificate { algorithm, original_bytes, compressed });
                 Ok(made)
             },
             Ok,

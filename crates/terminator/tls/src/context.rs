@@ -92,9 +92,9 @@ thread_local! {
 }
 
 /// Makes this the context of the thread until the guard is dropped, or returns it.
-pub(crate) fn enter(context: HandshakeContext) -> Entered {
+pub(crate) fn enter(context: HandshakeContext) -> EnteredContext {
     CURRENT.set(HandshakeContext { lookups: 0, ..context });
-    Entered
+    EnteredContext
 }
 
 /// Works with the thread's context.
@@ -110,16 +110,16 @@ pub(crate) fn as_sent(messages: &[u8]) -> Cow<'_, [u8]> {
 
 /// Guard of the context that the thread has entered.
 #[must_use]
-pub(crate) struct Entered;
+pub(crate) struct EnteredContext;
 
-impl Entered {
+impl EnteredContext {
     /// Returns the context as the step has left it.
     pub(crate) fn leave(self) -> HandshakeContext {
         CURRENT.take()
     }
 }
 
-impl Drop for Entered {
+impl Drop for EnteredContext {
     fn drop(&mut self) {
         CURRENT.take();
     }

@@ -31,11 +31,11 @@ use library::{
     ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, HIDDEN, HandshakeDriver, HandshakeSide, agreed_by,
     suite_of, version_of,
 };
-pub use library::{Agreed, HandshakeStep, WAITING_BYTES_MAX};
+pub use library::{HandshakeStep, NegotiatedParameters, WAITING_BYTES_MAX};
 
-pub struct Established {
+pub struct CompletedHandshake {
     pub traffic: Box<Traffic>,
-    pub agreed: Agreed,
+    pub agreed: NegotiatedParameters,
 }
 
 /// Server's side of a handshake. Sans-IO: takes bytes and returns bytes, and never waits.
@@ -144,7 +144,7 @@ impl Handshake {
     ///
     /// # Errors
     /// Fails if the version is not agreed on yet.
-    pub fn agreed(&self) -> Result<Agreed, HandshakeFault> {
+    pub fn agreed(&self) -> Result<NegotiatedParameters, HandshakeFault> {
         agreed_by(self.driver.common())
     }
 
@@ -155,12 +155,12 @@ impl Handshake {
     }
 
     /// Completes a handshake that is done.
-    pub fn finish(mut self) -> Result<Established, HandshakeFault> {
+    pub fn finish(mut self) -> Result<CompletedHandshake, HandshakeFault> {
         let agreed = self.agreed()?;
         let side = &mut self.driver.side;
         let (sending, receiving) = (side.secret.take(), side.client_secret.take());
         let traffic = self.driver.into_traffic(&agreed, sending, receiving)?;
-        Ok(Established { traffic, agreed })
+        Ok(CompletedHandshake { traffic, agreed })
     }
 }
 

@@ -9,7 +9,7 @@
 //! changed.
 
 use rustls_pki_types::ServerName;
-use wire::client_hello::{self, ClientHello, Peek};
+use wire::client_hello::{self, ClientHello, HelloProgress};
 
 use crate::record::HEADER_BYTES;
 
@@ -67,8 +67,8 @@ impl HiddenExtensions {
         }
         let records = incoming.get_mut(start..)?;
         let hidden = match client_hello::read(records) {
-            Ok(Peek::Hello(hello)) => Self::of(&hello)?,
-            Ok(Peek::Incomplete) | Err(_) => return None,
+            Ok(HelloProgress::Hello(hello)) => Self::of(&hello)?,
+            Ok(HelloProgress::Incomplete) | Err(_) => return None,
         };
         for one in &hidden.hidden {
             for (at, byte) in (one.at..).zip(one.shown) {
@@ -167,7 +167,7 @@ mod tests {
                     assert_eq!(shown, sent);
                     continue;
                 };
-                let Ok(Peek::Hello(read)) = client_hello::read(&shown) else {
+                let Ok(HelloProgress::Hello(read)) = client_hello::read(&shown) else {
                     panic!("no hello");
                 };
                 assert_eq!((read.server_name(), read.other_name()), (None, None));
@@ -217,7 +217,7 @@ mod tests {
             let mut shown = records(&message, 20);
             let hidden = HiddenExtensions::hide_in(&mut shown).expect("the name is refused");
             assert_eq!(hidden.hidden.len(), count + 1, "{extensions:x?}");
-            let Ok(Peek::Hello(read)) = client_hello::read(&shown) else {
+            let Ok(HelloProgress::Hello(read)) = client_hello::read(&shown) else {
                 panic!("no hello");
             };
             assert_eq!(read.ignorable_extensions().count(), 0);

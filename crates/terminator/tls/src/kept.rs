@@ -17,7 +17,7 @@ pub(crate) type KeptName = [u8; 32];
 
 /// Objects made from files, by name.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<KeptEntries<T>>);
+pub(crate) struct FileCache<T>(Mutex<KeptEntries<T>>);
 
 #[derive(Debug)]
 struct KeptEntries<T> {
@@ -26,7 +26,7 @@ struct KeptEntries<T> {
     sweep_at: usize,
 }
 
-impl<T> Kept<T> {
+impl<T> FileCache<T> {
     pub(crate) const fn new() -> Self {
         let entries = KeptEntries { known: BTreeMap::new(), sweep_at: ENTRIES_BEFORE_SWEEP };
         Self(Mutex::new(entries))
@@ -74,7 +74,7 @@ pub(crate) fn name_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> KeptName
 mod tests {
     use super::*;
 
-    fn find(kept: &Kept<String>, name: &str) -> (Arc<String>, bool) {
+    fn find(kept: &FileCache<String>, name: &str) -> (Arc<String>, bool) {
         let mut is_new = false;
         let found = kept.find_or_make(name_of([name.as_bytes()]), || {
             is_new = true;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn it_is_made_once_while_somebody_has_it_and_then_anew() {
-        let kept = Kept::new();
+        let kept = FileCache::new();
         let (first, is_new) = find(&kept, "a");
         assert!(is_new);
         let (second, is_new) = find(&kept, "a");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_tried_again() {
-        let kept = Kept::<u8>::new();
+        let kept = FileCache::<u8>::new();
         let name = name_of([]);
         assert_eq!(kept.find_or_make(name, || Err("why")), Err("why"));
         assert_eq!(kept.find_or_make(name, || Ok::<_, ()>(1)).as_deref(), Ok(&1));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_table_is_no_longer_than_what_is_in_use_twice() {
-        let kept = Kept::new();
+        let kept = FileCache::new();
         let held: Vec<_> = (0..100).map(|number| find(&kept, &number.to_string()).0).collect();
         for number in 100..10_000 {
             find(&kept, &number.to_string());

@@ -25,12 +25,12 @@ pub struct KeyLineCounts {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingKeyLines {
     lines: KeyLines,
     counts: KeyLineCounts,
 }
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+static WAITING: Mutex<PendingKeyLines> = Mutex::new(PendingKeyLines {
     lines: KeyLines { text: String::new(), dropped: 0 },
     counts: KeyLineCounts { logged: 0, dropped: 0 },
 });
@@ -64,7 +64,7 @@ pub(crate) fn add(label: &str, client_random: &[u8], secret: &[u8]) {
 pub fn take() -> KeyLines {
     let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_empty =
-        |waiting: &mut Waiting| waiting.lines.text.is_empty() && waiting.lines.dropped == 0;
+        |waiting: &mut PendingKeyLines| waiting.lines.text.is_empty() && waiting.lines.dropped == 0;
     let waiting = CHANGED.wait_while(waiting, is_empty);
     std::mem::take(&mut waiting.unwrap_or_else(PoisonError::into_inner).lines)
 }

@@ -99,7 +99,7 @@ impl Index {
     pub fn choose(
         &self,
         name: Option<&str>,
-        usable: Usable,
+        usable: VerifiableKeyKinds,
         now: i64,
     ) -> Result<usize, NoCertificate> {
         let mut buffer = [0; NAME_BYTES_MAX];
@@ -143,7 +143,7 @@ impl Index {
             }
         }
         for kind in KeyKind::ALL {
-            let any = self.any_for(Usable::NONE.with(kind), now);
+            let any = self.any_for(VerifiableKeyKinds::NONE.with(kind), now);
             if let Some(number) = any.filter(|_| self.unknown != UnknownName::Refuse) {
                 served[number] = true;
             }
@@ -152,22 +152,22 @@ impl Index {
     }
 
     /// Returns the certificates of all names and of the default, once for each kind of key.
-    fn all_slots(&self) -> impl Iterator<Item = (Usable, &Slots)> {
+    fn all_slots(&self) -> impl Iterator<Item = (VerifiableKeyKinds, &Slots)> {
         let default = (self.unknown == UnknownName::Default).then_some(&self.default);
         let named = self.exact.values().chain(self.wildcard.values());
         named.chain(default).flat_map(|slots| {
             let kinds = KeyKind::ALL.into_iter();
-            kinds.map(move |kind| (Usable::NONE.with(kind), slots))
+            kinds.map(move |kind| (VerifiableKeyKinds::NONE.with(kind), slots))
         })
     }
 
-    fn default_for(&self, usable: Usable, now: i64) -> Result<usize, NoCertificate> {
+    fn default_for(&self, usable: VerifiableKeyKinds, now: i64) -> Result<usize, NoCertificate> {
         let default = self.best(&self.default, usable, now);
         default.or_else(|| self.any_for(usable, now)).ok_or(NoCertificate::KindUnusable)
     }
 
     /// Returns any certificate of a kind that the default lacks, preferably a valid one.
-    fn any_for(&self, usable: Usable, now: i64) -> Option<usize> {
+    fn any_for(&self, usable: VerifiableKeyKinds, now: i64) -> Option<usize> {
         let mut kinds = KeyKind::ALL.into_iter();
         let kind = kinds.find(|kind| usable.contains(*kind) && self.any.at(*kind).is_some())?;
         let is_valid = |one: &IndexedFacts| one.kind == kind && one.validity.contains(now);
@@ -175,19 +175,19 @@ impl Index {
         valid.or_else(|| self.any.at(kind))
     }
 
-    fn best(&self, slots: &Slots, usable: Usable, now: i64) -> Option<usize> {
+    fn best(&self, slots: &Slots, usable: VerifiableKeyKinds, now: i64) -> Option<usize> {
         let valid = self.valid(slots, usable, now);
         valid.or_else(|| self.last(slots, usable))
     }
 
     /// Returns the first valid certificate of the most preferred kind that has one.
-    fn valid(&self, slots: &Slots, usable: Usable, now: i64) -> Option<usize> {
+    fn valid(&self, slots: &Slots, usable: VerifiableKeyKinds, now: i64) -> Option<usize> {
         let mut candidates = self.candidates(slots, usable);
         candidates.find(|number| self.facts[*number].validity.contains(now))
     }
 
     /// Returns the certificate that ends last.
-    fn last(&self, slots: &Slots, usable: Usable) -> Option<usize> {
+    fn last(&self, slots: &Slots, usable: VerifiableKeyKinds) -> Option<usize> {
         let end = |number: &usize| std::cmp::Reverse(self.facts[*number].validity.until);
         self.candidates(slots, usable).min_by_key(end)
     }
@@ -196,7 +196,7 @@ impl Index {
     fn candidates<'s>(
         &'s self,
         slots: &'s Slots,
-        usable: Usable,
+        usable: VerifiableKeyKinds,
     ) -> impl Iterator<Item = usize> + 's {
         let kinds = KeyKind::ALL.into_iter().filter(move |kind| usable.contains(*kind));
         kinds.flat_map(move |kind| {
@@ -209,7 +209,7 @@ impl Index {
     /// Reports whether others of the same kind replace this certificate from `now` on.
     fn is_hidden(&self, slots: &Slots, number: usize, now: i64) -> bool {
         let IndexedFacts { kind, validity } = self.facts[number];
-        let mut rivals = self.candidates(slots, Usable::NONE.with(kind));
+        let mut rivals = self.candidates(slots, VerifiableKeyKinds::NONE.with(kind));
         if validity.until < now {
             return rivals.any(|other| self.facts[other].validity.until > validity.until);
         }
@@ -285,9 +285,9 @@ impl Slots {
 
 /// Kinds of keys whose signatures a client can verify.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Usable(u8);
+pub struct VerifiableKeyKinds(u8);
 
-impl Usable {
+impl VerifiableKeyKinds {
     pub const NONE: Self = Self(0);
 
     /// Returns the kinds that a client of `version` with these signature schemes, cipher suites and
@@ -397,11 +397,11 @@ fn lower_case<'a>(name: &str, buffer: &'a mut [u8; NAME_BYTES_MAX]) -> Option<&'
 mod tests {
     use super::*;
 
-    const ECDSA: Usable = Usable::NONE.bit(KeyKind::EcdsaP256);
-    const RSA: Usable = Usable::NONE.bit(KeyKind::Rsa);
-    const BOTH: Usable = ECDSA.bit(KeyKind::Rsa);
+    const ECDSA: VerifiableKeyKinds = VerifiableKeyKinds::NONE.bit(KeyKind::EcdsaP256);
+    const RSA: VerifiableKeyKinds = VerifiableKeyKinds::NONE.bit(KeyKind::Rsa);
+    const BOTH: VerifiableKeyKinds = ECDSA.bit(KeyKind::Rsa);
 
-    impl Usable {
+    impl VerifiableKeyKinds {
         const fn bit(self, kind: KeyKind) -> Self {
             Self(self.0 | 1 << kind as u8)
         }
@@ -485,7 +485,7 @@ mod tests {
             (&site, Some("other.test"), BOTH, Ok(0)),
             (&site, Some("other.test"), RSA, Ok(1)),
             (&site, Some("only-ecdsa.test"), RSA, Ok(1)),
-            (&site, Some("a.test"), Usable::NONE, UNUSABLE),
+            (&site, Some("a.test"), VerifiableKeyKinds::NONE, UNUSABLE),
             // Any kind rather than no certificate.
             (&mixed, None, RSA, Ok(1)),
             (&mixed, Some("a.test"), RSA, Ok(1)),
@@ -565,10 +565,10 @@ mod tests {
         suites: &[u16],
         groups: &[u16],
         ours: &[Suite],
-    ) -> Usable {
+    ) -> VerifiableKeyKinds {
         let [schemes, suites, groups] =
             [schemes, suites, groups].map(|codes| codes.iter().copied());
-        Usable::of(version, schemes, suites, groups, ours)
+        VerifiableKeyKinds::of(version, schemes, suites, groups, ours)
     }
 
     #[test]
@@ -579,13 +579,13 @@ mod tests {
             (v13, &[0x0403, 0x0804][..], &[][..], &[][..], BOTH),
             (v13, &[0x0806], &[], &[], RSA),
             // In TLS 1.3, PKCS #1 v1.5 is for certificates only, and SHA-1 is not allowed at all.
-            (v13, &[0x0401, 0x0203], &[], &[], Usable::NONE),
+            (v13, &[0x0401, 0x0203], &[], &[], VerifiableKeyKinds::NONE),
             (v12, all, &[0xc02b, 0xc02f], &[], BOTH),
             (v12, all, &[0xc02f], &[0x0017], RSA),
             (v12, all, &[0xc02b], &[0x0017], ECDSA),
-            (v12, all, &[0xc02b], &[0x001d], Usable::NONE),
-            (v12, &[0x0401], &[0xc02b], &[0x0017], Usable::NONE),
-            (v12, all, &[0x1301], &[0x0017], Usable::NONE),
+            (v12, all, &[0xc02b], &[0x001d], VerifiableKeyKinds::NONE),
+            (v12, &[0x0401], &[0xc02b], &[0x0017], VerifiableKeyKinds::NONE),
+            (v12, all, &[0x1301], &[0x0017], VerifiableKeyKinds::NONE),
         ] {
             let found = usable(version, schemes, suites, groups, Suite::ALL);
             assert_eq!(found, expected, "{schemes:x?} {suites:x?} {groups:x?}");

@@ -51,7 +51,7 @@ use cluster::{SHARED, SharedSessions};
 pub use keys::{KeyPurpose, TicketKeyFacts};
 use keys::{ListedKeys, Ring, SharedSecret, WorkerTask};
 pub use service::BareSessions;
-use service::{Keeping, LIFETIME_SECONDS_MAX, service_tag};
+use service::{LIFETIME_SECONDS_MAX, SessionStorage, service_tag};
 pub(crate) use service::{ResumptionPolicy, ServiceSessions, StoredTickets, unix_seconds};
 use ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 
@@ -138,7 +138,7 @@ impl Debug for ResumptionOptions {
 pub struct Resumption {
     /// Root of the process's own secret, for use if no keys are configured.
     own_root: Prk,
-    keeping: Keeping,
+    keeping: SessionStorage,
     tickets_count: usize,
 }
 
@@ -172,7 +172,7 @@ impl Resumption {
         let before = Some(&*self.keeping.tickets);
         Self {
             own_root: self.own_root.clone(),
-            keeping: Keeping {
+            keeping: SessionStorage {
                 tickets: Arc::new(tickets(options, &self.own_root, before)),
                 ..self.keeping.clone()
             },
@@ -286,8 +286,8 @@ fn keeping(
     tickets: Arc<Tickets>,
     memory: Memory,
     now: Instant,
-) -> Keeping {
-    Keeping {
+) -> SessionStorage {
+    SessionStorage {
         tickets,
         store: Arc::new(MemoryStore::new(options.sessions, memory, now)),
         tiers: Arc::clone(&options.tiers),
@@ -430,13 +430,13 @@ const RENEW_SHARE: u32 = 4;
 /// Servers of one service's sessions.
 #[derive(Clone, Debug)]
 pub struct PassingSessions {
-    keeping: Keeping,
+    keeping: SessionStorage,
     /// Tag of the service, distinct from every service that terminates TLS.
     tag: ServiceTag,
 }
 
 impl PassingSessions {
-    fn new(keeping: Keeping, service: &str) -> Self {
+    fn new(keeping: SessionStorage, service: &str) -> Self {
         let tag = service_tag(&format!("passing by\0{service}"));
         Self { keeping, tag }
     }

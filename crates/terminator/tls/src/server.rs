@@ -16,14 +16,14 @@ use rustls::ServerConfig;
 use rustls::compress::CompressionCache;
 use wire::client_hello::ClientHello;
 
-pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
+pub use fault::{BuildError, BuildFault, Refusal, Warning, WarningSubject};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::challenge::TlsChallenges;
 use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
 use crate::identity::{Fingerprint, fingerprint_of};
-use crate::names::{NoCertificate, Usable};
+use crate::names::{NoCertificate, VerifiableKeyKinds};
 use crate::options::{Group, ResumptionGroup, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder, is_chacha};
 use crate::record::HEADER_BYTES;
@@ -31,7 +31,7 @@ use crate::resumption::{
     FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, ServiceSessions, SessionKey,
     StoredTickets,
 };
-use crate::validity::{Clock, Ends, Moment, seconds};
+use crate::validity::{Clock, ExpirySummary, Moment, seconds};
 use crate::verify::{self, Verifier};
 use site::{Resolver, Site};
 use template::{Variant, template};
@@ -74,13 +74,13 @@ pub struct Server {
 /// Ends of everything in a service that expires.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Expiries {
-    pub certificates: Ends,
+    pub certificates: ExpirySummary,
     /// OCSP responses that the service staples, by nextUpdate.
-    pub staples: Ends,
+    pub staples: ExpirySummary,
     /// Certificates in `ca`, by notAfter.
-    pub authorities: Ends,
+    pub authorities: ExpirySummary,
     /// Revocation lists for the peers' certificates, by nextUpdate.
-    pub lists: Ends,
+    pub lists: ExpirySummary,
     /// Faults of certificates that are skipped (`bad-certificate = "skip"`).
     pub skipped: Vec<String>,
 }
@@ -212,7 +212,7 @@ impl Server {
     pub fn warnings(&self, service: &str, moment: Moment) -> Vec<Warning> {
         let trust = self.verifier.iter();
         let trust = trust.flat_map(|one| one.chains().concerns(moment));
-        let concerns = trust.map(Concern::Verify).chain(self.site.concerns(moment));
+        let concerns = trust.map(WarningSubject::Verify).chain(self.site.concerns(moment));
         Warning::of_all(service, concerns.collect())
     }
 
@@ -257,17 +257,17 @@ impl Server {
         service: &str,
         resumption: &Arc<Resumption>,
         order: &SuiteOrder,
-        concerns: &mut Vec<Concern>,
+        concerns: &mut Vec<WarningSubject>,
     ) -> Result<Self, BuildFault> {
         let now = seconds(clock.now());
         let (policy, policy_concerns) = Policy::new(options, order)?;
-        concerns.extend(policy_concerns.into_iter().map(Concern::Policy));
+        concerns.extend(policy_concerns.into_iter().map(WarningSubject::Policy));
         let verifier = verify::verifier(&options.client)?;
         let unsent = verifier.as_ref().and_then(|one| one.unsent_names_bytes());
-        concerns.extend(unsent.map(Concern::AuthorityNames));
+        concerns.extend(unsent.map(WarningSubject::AuthorityNames));
         let first = Moment { since: None, now };
         let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
-        concerns.extend(trust.map(Concern::Verify));
+        concerns.extend(trust.map(WarningSubject::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let policy_of_sessions = ResumptionPolicy {
             verifier: verifier.clone(),
@@ -404,7 +404,7 @@ impl Server {
             return Ok(());
         };
         // The schemes are irrelevant if a session is resumed (RFC 5246 section 7.4.1.4.1).
-        let usable = Usable::without_signature(
+        let usable = VerifiableKeyKinds::without_signature(
             hello.cipher_suites(),
             hello.supported_groups(),
             &self.site.suites,
@@ -426,7 +426,7 @@ impl Server {
         version: Version,
         hello: &ClientHello<'_>,
     ) -> Result<usize, Refusal> {
-        let usable = Usable::of(
+        let usable = VerifiableKeyKinds::of(
             version,
             hello.signature_algorithms(),
             hello.cipher_suites(),

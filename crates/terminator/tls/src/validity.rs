@@ -33,7 +33,7 @@ pub struct Validity {
 
 /// Position of `now` in a [`Validity`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Standing {
+pub enum ValidityState {
     /// The span begins in this number of seconds.
     NotYet(i64),
     /// The span has begun, and its end is far.
@@ -59,26 +59,26 @@ impl Validity {
     }
 
     /// Returns the position of `now` (Unix seconds) in the span.
-    pub fn at(self, now: i64) -> Standing {
+    pub fn at(self, now: i64) -> ValidityState {
         if now > self.until {
-            Standing::Over(now.saturating_sub(self.until))
+            ValidityState::Over(now.saturating_sub(self.until))
         } else if now < self.from {
-            Standing::NotYet(self.from.saturating_sub(now))
+            ValidityState::NotYet(self.from.saturating_sub(now))
         } else if self.stage(now) > 0 {
-            Standing::EndsSoon(self.until.saturating_sub(now))
+            ValidityState::EndsSoon(self.until.saturating_sub(now))
         } else {
-            Standing::Good
+            ValidityState::Good
         }
     }
 
-    /// Like [`Self::at`], but [`Standing::Good`] if the kind of result is not new.
-    pub(crate) fn news(self, moment: Moment) -> Standing {
+    /// Like [`Self::at`], but [`ValidityState::Good`] if the kind of result is not new.
+    pub(crate) fn news(self, moment: Moment) -> ValidityState {
         let standing = self.at(moment.now);
         let is_known = moment.since.is_some_and(|since| {
             discriminant(&self.at(since)) == discriminant(&standing)
                 && self.stage(since) == self.stage(moment.now)
         });
-        if is_known { Standing::Good } else { standing }
+        if is_known { ValidityState::Good } else { standing }
     }
 
     /// Returns the next second after `now` at which the kind of [`Validity::at`] changes.
@@ -134,7 +134,7 @@ const NO_END: i64 = 253_402_300_799;
 
 /// Ends of several validities, at one time.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Ends {
+pub struct ExpirySummary {
     pub loaded: u64,
     pub expired: u64,
     /// The earliest ends, up to [`EXPIRIES_MAX`], soonest first. Excludes endless items; one entry
@@ -142,7 +142,7 @@ pub struct Ends {
     pub listed: Vec<Expiry>,
 }
 
-impl Ends {
+impl ExpirySummary {
     pub(crate) fn of(all: impl Iterator<Item = Expiry>, now: i64) -> Self {
         let mut all: Vec<_> = all.collect();
         let (loaded, expired) = (all.len(), all.iter().filter(|one| one.time < now).count());
@@ -217,16 +217,16 @@ mod tests {
     fn a_long_validity_is_warned_of_30_and_7_days_and_1_day_before_its_end() {
         let year = Validity { from: 0, until: 365 * DAY_SECONDS };
         let [warned, again, last] = EXPIRY_WARNING_DAYS.map(|days| year.until - days * DAY_SECONDS);
-        let left = |now| Standing::EndsSoon(year.until - now);
+        let left = |now| ValidityState::EndsSoon(year.until - now);
         for (now, standing, next) in [
-            (-1, Standing::NotYet(1), Some(0)),
-            (0, Standing::Good, Some(warned + 1)),
-            (warned, Standing::Good, Some(warned + 1)),
+            (-1, ValidityState::NotYet(1), Some(0)),
+            (0, ValidityState::Good, Some(warned + 1)),
+            (warned, ValidityState::Good, Some(warned + 1)),
             (warned + 1, left(warned + 1), Some(again + 1)),
             (again + 1, left(again + 1), Some(last + 1)),
             (last + 1, left(last + 1), Some(year.until + 1)),
-            (year.until, Standing::EndsSoon(0), Some(year.until + 1)),
-            (year.until + 1, Standing::Over(1), None),
+            (year.until, ValidityState::EndsSoon(0), Some(year.until + 1)),
+            (year.until + 1, ValidityState::Over(1), None),
         ] {
             assert_eq!((year.at(now), year.next_change(now)), (standing, next));
             assert_eq!(year.contains(now), (0..=year.until).contains(&now));
@@ -241,7 +241,7 @@ mod tests {
             let now = day * DAY_SECONDS + 1;
             let standing = year.news(Moment { since, now });
             since = Some(now);
-            standing != Standing::Good
+            standing != ValidityState::Good
         });
         assert_eq!(news.collect::<Vec<_>>(), [335, 358, 364, 365]);
     }
@@ -249,8 +249,8 @@ mod tests {
     #[test]
     fn a_short_one_when_a_quarter_is_left() {
         let day = Validity { from: 0, until: 80 };
-        assert_eq!(day.at(60), Standing::Good);
-        assert_eq!(day.at(61), Standing::EndsSoon(19));
+        assert_eq!(day.at(60), ValidityState::Good);
+        assert_eq!(day.at(61), ValidityState::EndsSoon(19));
     }
 
     #[test]
@@ -263,24 +263,24 @@ mod tests {
         };
         let endless = [Validity::ENDLESS, NO_END].map(until);
         let all = endless.clone().into_iter().chain([until(20), until(10), until(20)]);
-        let ends = Ends::of(all, 15);
+        let ends = ExpirySummary::of(all, 15);
         assert_eq!((ends.loaded, ends.expired, ends.first()), (5, 1, Some(10)));
         assert_eq!(ends.listed, [until(10), until(20)]);
-        let both = ends.and(Ends::of([until(15)].into_iter(), 15));
+        let both = ends.and(ExpirySummary::of([until(15)].into_iter(), 15));
         assert_eq!((both.loaded, both.expired), (6, 1));
         assert_eq!(both.listed, [until(10), until(15), until(20)]);
-        let alone = Ends::of(endless.into_iter(), 15);
+        let alone = ExpirySummary::of(endless.into_iter(), 15);
         assert_eq!((alone.loaded, alone.first()), (2, None));
-        let many = Ends::of((0..1000).map(until), 15);
+        let many = ExpirySummary::of((0..1000).map(until), 15);
         assert_eq!((many.loaded, many.listed.len()), (1000, EXPIRIES_MAX));
     }
 
     #[test]
     fn an_end_that_never_comes_overflows_nothing() {
         let endless = Validity { from: 0, until: Validity::ENDLESS };
-        assert_eq!(endless.at(i64::MAX - 1), Standing::EndsSoon(1));
-        assert_eq!(endless.at(1 << 40), Standing::Good);
+        assert_eq!(endless.at(i64::MAX - 1), ValidityState::EndsSoon(1));
+        assert_eq!(endless.at(1 << 40), ValidityState::Good);
         let nothing = Validity { from: 5, until: i64::MIN };
-        assert!(matches!(nothing.at(5), Standing::Over(_)));
+        assert!(matches!(nothing.at(5), ValidityState::Over(_)));
     }
 }

@@ -45,9 +45,9 @@ pub use fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
 
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
-use crate::kept::{Kept, name_of};
+use crate::kept::{FileCache, name_of};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
-use crate::validity::{Clock, Ends, Moment, seconds};
+use crate::validity::{Clock, ExpirySummary, Moment, seconds};
 use fault::{fault_in, read_revocation_lists};
 use revocation::{ListSignatures, RevocationList, RevocationLists};
 
@@ -83,7 +83,7 @@ pub(crate) struct ChainVerifier {
 }
 
 /// The verifiers of all plans of this process.
-static KEPT: Kept<ChainVerifier> = Kept::new();
+static KEPT: FileCache<ChainVerifier> = FileCache::new();
 
 /// Builds the verifier. Fails with the reason if the options cannot be used.
 pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyFault> {
@@ -241,7 +241,7 @@ impl ChainVerifier {
     }
 
     /// Returns when the authorities and the revocation lists end.
-    pub(crate) fn ends(&self, now: i64) -> (Ends, Ends) {
+    pub(crate) fn ends(&self, now: i64) -> (ExpirySummary, ExpirySummary) {
         (self.authorities.ends(now), self.lists.ends(now))
     }
 

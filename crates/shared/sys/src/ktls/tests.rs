@@ -60,9 +60,9 @@ fn the_kernel_seals_what_is_written() {
     let (mut server, _) = listener.accept().unwrap();
     let keys = keys(Cipher::Aes128Gcm, &[9; 16]);
     let handed = attach(server.as_fd())
-        .and_then(|()| install(server.as_fd(), Half::Send, &keys))
+        .and_then(|()| install(server.as_fd(), KtlsDirection::Send, &keys))
         .and_then(|()| attach(client.as_fd()))
-        .and_then(|()| install(client.as_fd(), Half::Receive, &keys));
+        .and_then(|()| install(client.as_fd(), KtlsDirection::Receive, &keys));
     let found = probe();
     assert_eq!(handed.is_ok(), found.lack.is_none(), "{handed:?} {found:?}");
     if handed.is_err() {
@@ -72,7 +72,7 @@ fn the_kernel_seals_what_is_written() {
     assert!(has_room(&server).unwrap());
     server.write_all(b"some words").unwrap();
     send_record(&server, 21, &[1, 0]).unwrap();
-    let again = install(server.as_fd(), Half::Send, &keys);
+    let again = install(server.as_fd(), KtlsDirection::Send, &keys);
     assert_eq!(again.is_ok(), found.rekeys);
     let mut room = [0; 32];
     let count = client.read(&mut room).unwrap();
@@ -98,19 +98,20 @@ fn kernels_say_how_they_were_built() {
 
 #[test]
 fn what_is_not_there_has_its_reason() {
-    let lack = |code, built| Lack::of(&fault(code), built);
-    assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Not)), Lack::NotBuilt);
-    assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Module)), Lack::NotLoaded);
-    assert_eq!(lack(libc::ENOENT, None), Lack::NotThere);
-    assert_eq!(lack(libc::EPERM, None), Lack::Forbidden);
+    let lack = |code, built| KtlsLack::of(&fault(code), built);
+    assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Not)), KtlsLack::NotBuilt);
+    assert_eq!(lack(libc::ENOENT, Some(TlsBuild::Module)), KtlsLack::NotLoaded);
+    assert_eq!(lack(libc::ENOENT, None), KtlsLack::NotThere);
+    assert_eq!(lack(libc::EPERM, None), KtlsLack::Forbidden);
     let refused = lack(libc::EINVAL, None);
     assert!(refused.to_string().contains("Invalid argument"));
-    assert!(Lack::NotThere.remedy().unwrap().contains("modprobe tls"));
+    assert!(KtlsLack::NotThere.remedy().unwrap().contains("modprobe tls"));
 }
 
-fn found(error_of_chacha_12: Option<i32>, rekeys: bool) -> Found {
-    let tried = |version, cipher, error| Tried { version, cipher, half: Half::Send, error };
-    Found {
+fn found(error_of_chacha_12: Option<i32>, rekeys: bool) -> KtlsProbe {
+    let tried =
+        |version, cipher, error| KtlsTrial { version, cipher, half: KtlsDirection::Send, error };
+    KtlsProbe {
         lack: None,
         tried: vec![
             tried(Version::Tls13, Cipher::Aes128Gcm, None),
@@ -136,9 +137,9 @@ fn what_was_found_is_one_sentence() {
 #[test]
 fn what_was_tried_is_known() {
     let some = found(Some(libc::ENOENT), false);
-    assert!(some.takes(Version::Tls13, Cipher::Aes128Gcm, Half::Send));
-    assert!(!some.takes(Version::Tls13, Cipher::Aes128Gcm, Half::Receive));
-    assert!(!some.takes(Version::Tls12, Cipher::ChaCha20Poly1305, Half::Send));
+    assert!(some.takes(Version::Tls13, Cipher::Aes128Gcm, KtlsDirection::Send));
+    assert!(!some.takes(Version::Tls13, Cipher::Aes128Gcm, KtlsDirection::Receive));
+    assert!(!some.takes(Version::Tls12, Cipher::ChaCha20Poly1305, KtlsDirection::Send));
 }
 
 #[test]
@@ -146,6 +147,6 @@ fn this_kernel_answers() {
     let found = probe();
     assert_eq!(found.tried.is_empty(), found.lack.is_some());
     // AES-128-GCM with TLS 1.2 is the first cipher that kernel TLS supported.
-    let first = found.takes(Version::Tls12, Cipher::Aes128Gcm, Half::Send);
+    let first = found.takes(Version::Tls12, Cipher::Aes128Gcm, KtlsDirection::Send);
     assert_eq!(first, found.lack.is_none(), "{found:?}");
 }

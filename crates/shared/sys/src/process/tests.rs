@@ -56,13 +56,13 @@ fn lines_of_the_table_are_read_whatever_a_name_holds() {
 }
 
 /// A program that has written so many pids, one a line.
-fn started(script: &str, count: usize) -> (Brood, Child, Vec<i32>) {
+fn started(script: &str, count: usize) -> (ProgramTree, Child, Vec<i32>) {
     let mut command = Command::new("/bin/sh");
     let command = command.args(["-c", script]).stdout(Stdio::piped());
-    let (brood, mut child) = Brood::start(command).unwrap();
+    let (program_tree, mut child) = ProgramTree::start(command).unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(count);
     let pids = lines.map(|line| line.unwrap().parse().unwrap()).collect();
-    (brood, child, pids)
+    (program_tree, child, pids)
 }
 
 fn runs(pid: i32) -> bool {
@@ -77,12 +77,12 @@ fn what_leaves_its_group_and_session_and_parent_is_ended_all_the_same() {
     // In a session of its own beneath one, whose leader goes.
     let orphan = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 1000\" & exit' &";
     for (end, ending) in [
-        ("wait", Brood::end as fn(&Brood)),
-        ("exit 0", Brood::end),
+        ("wait", ProgramTree::end as fn(&ProgramTree)),
+        ("exit 0", ProgramTree::end),
         ("wait", |_| end_current_brood()),
     ] {
-        let (brood, mut child, pids) = started(&format!("{session} {orphan} {end}"), 3);
-        ending(&brood);
+        let (program_tree, mut child, pids) = started(&format!("{session} {orphan} {end}"), 3);
+        ending(&program_tree);
         child.wait().unwrap();
         assert!(pids.iter().all(|pid| !runs(*pid)), "{pids:?}");
     }
@@ -94,10 +94,14 @@ fn what_leaves_its_group_and_session_and_parent_is_ended_all_the_same() {
 #[test]
 fn what_starts_others_all_the_time_is_ended() {
     let script = "setsid sh -c 'while :; do setsid sleep 1000 & echo $!; done' & wait";
-    let (brood, mut child, _) = started(script, 20);
-    brood.end();
+    let (program_tree, mut child, _) = started(script, 20);
+    program_tree.end();
     child.wait().unwrap();
-    assert!(brood.kin.living().is_empty(), "{:?}", brood.kin.living());
+    assert!(
+        program_tree.descendants.living().is_empty(),
+        "{:?}",
+        program_tree.descendants.living()
+    );
 }
 
 #[test]

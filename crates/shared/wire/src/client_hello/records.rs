@@ -39,7 +39,7 @@ struct HelloRecord<'a> {
 /// Position in the records of a hello, so that none is read twice: a hello of one-byte records
 /// would otherwise cost work in the square of its length.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Joiner {
+pub(super) struct HelloJoiner {
     /// First bytes of the message.
     head: [u8; HANDSHAKE_HEADER_BYTES],
     /// Bytes of the message in the complete records before `at`.
@@ -48,7 +48,7 @@ pub(super) struct Joiner {
     at: usize,
 }
 
-impl Joiner {
+impl HelloJoiner {
     /// Joins the first handshake message; `None` while bytes are missing. To be called again with
     /// the same bytes and more behind them.
     pub(super) fn join<'a>(

@@ -1,7 +1,7 @@
 //! Hellos and configurations of ECH, valid and hostile.
 
 use super::*;
-use crate::client_hello::{self, Peek};
+use crate::client_hello::{self, HelloProgress};
 
 fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &vector16(data)].concat()
@@ -57,7 +57,7 @@ fn outer_extensions() -> Vec<Vec<u8>> {
 
 fn with_hello<T>(records: &[u8], then: impl FnOnce(&ClientHello<'_>) -> T) -> T {
     match client_hello::read(records) {
-        Ok(Peek::Hello(hello)) => then(&hello),
+        Ok(HelloProgress::Hello(hello)) => then(&hello),
         other => panic!("no hello: {other:?}"),
     }
 }

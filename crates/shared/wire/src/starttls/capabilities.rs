@@ -1,12 +1,12 @@
 //! Lists of capabilities in line protocols: hides some of the server's from a client, and adds
 //! ours.
 
-use super::words::{Framing, Words};
+use super::words::{ProtocolWords, ReplyFraming};
 
 /// Rewriting of the lists for one client, by its present state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapabilityLists {
-    pub(super) words: &'static Words,
+    pub(super) words: &'static ProtocolWords,
     /// Whether the client may still ask for TLS.
     pub(super) is_before_tls: bool,
     pub(super) must_use_tls: bool,
@@ -32,7 +32,7 @@ impl CapabilityLists {
     /// Rewrites a line of a server that lists all capabilities at once (RFC 9051 section 7.2.2).
     pub(super) fn edited(&self, line: Vec<u8>) -> Vec<u8> {
         const LIST: &[u8] = b"CAPABILITY ";
-        if self.words.framing != Framing::Tagged {
+        if self.words.framing != ReplyFraming::Tagged {
             return line;
         }
         let upper = line.to_ascii_uppercase();
@@ -56,16 +56,16 @@ impl CapabilityLists {
         let framing = self.words.framing;
         let mut lines: Vec<_> = reply.split_inclusive(|byte| *byte == b'\n').collect();
         let is_good = match framing {
-            Framing::Codes => reply.starts_with(b"2"),
-            Framing::CodesAndDot => reply.starts_with(b"101"),
-            Framing::Pop3 => begins(reply, b"+OK"),
-            Framing::Sieve => begins(last_line(reply), b"OK"),
-            Framing::Tagged => false,
+            ReplyFraming::Codes => reply.starts_with(b"2"),
+            ReplyFraming::CodesAndDot => reply.starts_with(b"101"),
+            ReplyFraming::Pop3 => begins(reply, b"+OK"),
+            ReplyFraming::Sieve => begins(last_line(reply), b"OK"),
+            ReplyFraming::Tagged => false,
         };
         if !is_good || lines.is_empty() {
             return reply.to_vec();
         }
-        let has_head = framing != Framing::Sieve;
+        let has_head = framing != ReplyFraming::Sieve;
         let mut index = 0;
         lines.retain(|line| {
             index += 1;
@@ -76,7 +76,7 @@ impl CapabilityLists {
         let added: Vec<_> = self
             .offered()
             .map(|one| match framing {
-                Framing::Codes if !one.starts_with(' ') => {
+                ReplyFraming::Codes if !one.starts_with(' ') => {
                     [code, b"-", one.as_bytes(), b"\r\n"].concat()
                 }
                 _ => [one.as_bytes(), b"\r\n"].concat(),
@@ -90,7 +90,7 @@ impl CapabilityLists {
         let at = lines.len().saturating_sub(1).max(usize::from(has_head));
         lines.splice(at..at, added.iter().map(|one| &one[..]));
         let mut lines: Vec<_> = lines.into_iter().map(<[u8]>::to_vec).collect();
-        if framing == Framing::Codes {
+        if framing == ReplyFraming::Codes {
             let last = lines.len() - 1;
             for (index, line) in lines.iter_mut().enumerate() {
                 let mark = if index == last { b' ' } else { b'-' };
@@ -119,9 +119,9 @@ pub(super) fn is_word(word: &[u8], other: &str) -> bool {
 }
 
 /// Returns the word that names the capability in a line of a list.
-pub(super) fn keyword(line: &[u8], framing: Framing) -> &[u8] {
+pub(super) fn keyword(line: &[u8], framing: ReplyFraming) -> &[u8] {
     let text = match (framing, line.get(3)) {
-        (Framing::Codes, Some(b' ' | b'-')) if line[0].is_ascii_digit() => &line[4..],
+        (ReplyFraming::Codes, Some(b' ' | b'-')) if line[0].is_ascii_digit() => &line[4..],
         _ => line,
     };
     let text = text.trim_ascii();

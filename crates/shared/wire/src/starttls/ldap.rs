@@ -1,6 +1,6 @@
 //! LDAP: the extended operation StartTLS (RFC 4511 section 4.14), in BER.
 
-use super::step::{Fault, Next, Output, Policy, Sides, Steps, refusal};
+use super::step::{DialogAction, Fault, Output, Policy, StarttlsSides, Steps, refusal};
 
 /// Longest message in which a request for TLS is recognized, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
@@ -38,7 +38,7 @@ const ANSWERS: &[(u8, u8)] = &[
 
 #[derive(Debug, Default)]
 pub(super) struct Ldap {
-    sides: Sides,
+    sides: StarttlsSides,
     has_client_tls: bool,
     has_server_tls: bool,
     /// Whether the client's bytes are for the server.
@@ -49,7 +49,7 @@ pub(super) struct Ldap {
 }
 
 impl Ldap {
-    pub(super) fn new(sides: Sides) -> Self {
+    pub(super) fn new(sides: StarttlsSides) -> Self {
         Self { sides, has_server_tls: !sides.back, ..Self::default() }
     }
 
@@ -82,7 +82,7 @@ impl Ldap {
                 self.refuse_value(&id, out);
             } else if is_start && self.client.is_empty() {
                 out.to_client.extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
-                out.next = Next::StartClientTls;
+                out.next = DialogAction::StartClientTls;
             } else if is_start {
                 let what = "more behind its request for TLS";
                 out.fail(Fault::Injection(self.client.len()), &notice(PROTOCOL_ERROR, what));
@@ -99,7 +99,7 @@ impl Ldap {
         self.has_begun = true;
         out.to_server.append(&mut self.client);
         if self.has_server_tls {
-            out.next = Next::Relay;
+            out.next = DialogAction::Relay;
         }
     }
 
@@ -107,7 +107,7 @@ impl Ldap {
     fn refuse_value(&mut self, id: &[u8], out: &mut Output) {
         self.refusals += 1;
         if self.refusals > REFUSALS_MAX {
-            out.next = Next::Fail(Fault::TlsRequired);
+            out.next = DialogAction::Fail(Fault::TlsRequired);
             return;
         }
         let (code, words) = (PROTOCOL_ERROR, "StartTLS has no value");
@@ -119,7 +119,7 @@ impl Ldap {
         let answer = ANSWERS.iter().find(|(request, _)| *request == operation);
         match answer {
             _ if operation == UNBIND_REQUEST || self.refusals > REFUSALS_MAX => {
-                out.next = Next::Fail(Fault::TlsRequired);
+                out.next = DialogAction::Fail(Fault::TlsRequired);
             }
             Some((_, answer)) => {
                 let words = "use StartTLS first";
@@ -154,17 +154,19 @@ impl Steps for Ldap {
             Ok(None) => return,
             Err(_) => {
                 let what = "something that is no LDAP message";
-                out.next = Next::Fail(Fault::ServerMalformed(what));
+                out.next = DialogAction::Fail(Fault::ServerMalformed(what));
                 return;
             }
         };
         out.next = match (message.operation, message.result()) {
-            (EXTENDED_RESPONSE, Some((0, _))) => Next::after_consent(&self.answer[message.bytes..]),
+            (EXTENDED_RESPONSE, Some((0, _))) => {
+                DialogAction::after_consent(&self.answer[message.bytes..])
+            }
             (EXTENDED_RESPONSE, Some((code, words))) => {
                 let text = format!("result {code}: {}", String::from_utf8_lossy(words));
-                Next::Fail(refusal(text.as_bytes()))
+                DialogAction::Fail(refusal(text.as_bytes()))
             }
-            _ => Next::Fail(Fault::ServerMalformed("no answer to the request for TLS")),
+            _ => DialogAction::Fail(Fault::ServerMalformed("no answer to the request for TLS")),
         };
     }
 
@@ -176,7 +178,7 @@ impl Steps for Ldap {
     fn server_tls_up(&mut self, out: &mut Output) {
         self.has_server_tls = true;
         if self.has_begun {
-            out.next = Next::Relay;
+            out.next = DialogAction::Relay;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The dialog of a line protocol, by its [`Words`].
+//! The dialog of a line protocol, by its [`ProtocolWords`].
 //!
 //! One command is given to the server at a time until the dialog is over, so that each reply
 //! belongs to that command, and an answer of our own keeps its order. Later commands of the client
@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 
 use super::capabilities::{CapabilityLists, begins, is_word, keyword, last_line};
 use super::step::{
-    BEGINNING_BYTES, Fault, HANDSHAKE, HostNames, Next, Output, Policy, Sides, Steps, refusal,
+    BEGINNING_BYTES, DialogAction, Fault, HANDSHAKE, HostNames, Output, Policy, StarttlsSides,
+    Steps, refusal,
 };
-use super::words::{Framing, Words};
+use super::words::{ProtocolWords, ReplyFraming};
 use crate::http::decimal;
 
 /// Longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
@@ -50,8 +51,8 @@ enum ExpectedReply {
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    words: &'static Words,
-    sides: Sides,
+    words: &'static ProtocolWords,
+    sides: StarttlsSides,
     /// Name of this host, for the server.
     own_name: String,
     /// Name in a greeting of our own, for the client.
@@ -89,7 +90,11 @@ struct RefusedCommand {
 }
 
 impl Lines {
-    pub(super) fn new(words: &'static Words, sides: Sides, names: HostNames<'_>) -> Self {
+    pub(super) fn new(
+        words: &'static ProtocolWords,
+        sides: StarttlsSides,
+        names: HostNames<'_>,
+    ) -> Self {
         let phase = if sides.back { LinesPhase::Greeting } else { LinesPhase::Open };
         Self {
             words,
@@ -141,7 +146,7 @@ impl Lines {
         out.to_server.extend(std::mem::take(&mut self.client));
         out.to_client.append(&mut self.reply);
         out.to_client.extend(std::mem::take(&mut self.server));
-        out.next = Next::Relay;
+        out.next = DialogAction::Relay;
     }
 
     /// Continues when TLS has come up on a side.
@@ -211,7 +216,7 @@ impl Lines {
     fn command(&mut self, line: &[u8], out: &mut Output) {
         let words = self.words;
         let mut text = line.trim_ascii();
-        if words.framing == Framing::Tagged {
+        if words.framing == ReplyFraming::Tagged {
             let end = text.iter().position(|byte| *byte == b' ');
             let end = end.filter(|end| is_tag(&text[..*end]));
             // One without a tag is answered by an untagged line (RFC 9051 section 7.1.3).
@@ -271,7 +276,7 @@ impl Lines {
         }
         self.answer(refused.answer, out);
         if self.refusals > REFUSALS_MAX {
-            out.next = Next::Fail(Fault::TlsRequired);
+            out.next = DialogAction::Fail(Fault::TlsRequired);
         }
     }
 
@@ -283,7 +288,7 @@ impl Lines {
             return self.refuse_client(Fault::Injection(self.client.len()), out);
         }
         self.answer(self.words.go_ahead, out);
-        out.next = Next::StartClientTls;
+        out.next = DialogAction::StartClientTls;
     }
 
     fn pass_command(&mut self, line: &[u8], expected: ExpectedReply, out: &mut Output) {
@@ -300,7 +305,7 @@ impl Lines {
     }
 
     fn answer(&self, words: &str, out: &mut Output) {
-        if self.words.framing == Framing::Tagged {
+        if self.words.framing == ReplyFraming::Tagged {
             out.to_client.extend_from_slice(&self.tag);
             out.to_client.push(b' ');
         }
@@ -338,7 +343,7 @@ impl Lines {
             let is_final = self.is_final(&line, expected);
             let is_list = expected == ExpectedReply::Capabilities
                 || expected == ExpectedReply::Greeting && self.words.greets_again;
-            let is_collected = is_list && self.words.framing != Framing::Tagged;
+            let is_collected = is_list && self.words.framing != ReplyFraming::Tagged;
             if self.phase == LinesPhase::Open && !is_collected {
                 out.to_client.append(&mut self.lists().edited(line));
             } else {
@@ -367,7 +372,7 @@ impl Lines {
         if self.phase == LinesPhase::Open {
             out.to_client.append(&mut self.unavailable());
         }
-        out.next = Next::Fail(Fault::ServerMalformed(what));
+        out.next = DialogAction::Fail(Fault::ServerMalformed(what));
     }
 
     /// Returns the reason why this line is malformed here, if it is.
@@ -392,11 +397,13 @@ impl Lines {
             LinesPhase::Hello => {
                 let mut offered = reply.split(|byte| *byte == b'\n');
                 if !reply.starts_with(b"2") {
-                    out.next = Next::Fail(refusal(&reply));
-                } else if offered.any(|line| is_word(keyword(line, Framing::Codes), "STARTTLS")) {
+                    out.next = DialogAction::Fail(refusal(&reply));
+                } else if offered
+                    .any(|line| is_word(keyword(line, ReplyFraming::Codes), "STARTTLS"))
+                {
                     self.request_tls(out);
                 } else {
-                    out.next = Next::Fail(Fault::ServerWithoutTls(self.words.request.0));
+                    out.next = DialogAction::Fail(Fault::ServerWithoutTls(self.words.request.0));
                 }
             }
             LinesPhase::Request => {
@@ -404,9 +411,9 @@ impl Lines {
                 let good = self.words.request.1.as_bytes();
                 if begins(last, good) {
                     self.phase = LinesPhase::Tls;
-                    out.next = Next::after_consent(self.server.make_contiguous());
+                    out.next = DialogAction::after_consent(self.server.make_contiguous());
                 } else {
-                    out.next = Next::Fail(refusal(last));
+                    out.next = DialogAction::Fail(refusal(last));
                 }
             }
             LinesPhase::Tls => {}
@@ -416,11 +423,11 @@ impl Lines {
     fn greeted(&mut self, reply: Vec<u8>, out: &mut Output) {
         let last = last_line(&reply);
         let mut good = self.words.greetings.iter();
-        if self.words.framing == Framing::Codes && last.starts_with(b"1") {
+        if self.words.framing == ReplyFraming::Codes && last.starts_with(b"1") {
             // The server will be ready in a while (RFC 959 section 5.4).
             self.expected = Some(ExpectedReply::Greeting);
         } else if !good.any(|good| begins(last, good.as_bytes())) {
-            out.next = Next::Fail(refusal(last));
+            out.next = DialogAction::Fail(refusal(last));
         } else {
             match self.words.hello {
                 None => self.request_tls(out),
@@ -452,24 +459,24 @@ impl Lines {
             return text == b".";
         }
         match self.words.framing {
-            Framing::Codes => {
+            ReplyFraming::Codes => {
                 let code = text.get(..3).unwrap_or(text);
                 let first = self.code.get_or_insert_with(|| code.to_vec());
                 code == first && text.get(3) != Some(&b'-')
             }
-            Framing::CodesAndDot => {
+            ReplyFraming::CodesAndDot => {
                 self.is_dotted = text.starts_with(b"100") || text.starts_with(b"101");
                 !self.is_dotted
             }
-            Framing::Pop3 => {
+            ReplyFraming::Pop3 => {
                 self.is_dotted = expected == ExpectedReply::Capabilities && begins(text, b"+OK");
                 !self.is_dotted
             }
-            Framing::Tagged => {
+            ReplyFraming::Tagged => {
                 expected == ExpectedReply::Greeting
                     || text.strip_prefix(&self.tag[..]).is_some_and(|rest| rest.starts_with(b" "))
             }
-            Framing::Sieve => [&b"OK"[..], b"NO", b"BYE"]
+            ReplyFraming::Sieve => [&b"OK"[..], b"NO", b"BYE"]
                 .iter()
                 .any(|word| begins(text, word) && !text[word.len()..].starts_with(b"\"")),
         }

@@ -27,7 +27,7 @@ use packet::{
 
 pub use check::{Check, CheckStep};
 
-use super::step::{Next, Output, PasswordTask, Policy, Sides, Steps};
+use super::step::{DialogAction, Output, PasswordTask, Policy, StarttlsSides, Steps};
 
 /// `caching_sha2_password`: the server remembers the user, and accepts the login next.
 const REMEMBERED: &[u8] = &[MORE_DATA, 3];
@@ -98,7 +98,7 @@ impl Plugin {
 
 #[derive(Default)]
 pub(super) struct Mysql {
-    sides: Sides,
+    sides: StarttlsSides,
     /// Whether there is no client to wait for: the server is asked for TLS at once.
     is_alone: bool,
     is_server_local: bool,
@@ -122,12 +122,12 @@ pub(super) struct Mysql {
 
 impl Mysql {
     /// Creates the state of a connection whose server has not greeted yet.
-    pub(super) fn new(sides: Sides) -> Self {
+    pub(super) fn new(sides: StarttlsSides) -> Self {
         Self { sides, ..Self::default() }
     }
 
     /// Creates a dialog without a client.
-    pub(super) fn asking(sides: Sides) -> Self {
+    pub(super) fn asking(sides: StarttlsSides) -> Self {
         Self { is_alone: true, ..Self::new(sides) }
     }
 
@@ -146,7 +146,7 @@ impl Mysql {
             out.fail(refusal.fault(), b"");
             self.stage = LoginStage::Over;
         }
-        if out.next == Next::Relay {
+        if out.next == DialogAction::Relay {
             out.to_client.extend(self.server.rest());
             out.to_server.extend(self.client.rest());
             self.stage = LoginStage::Over;
@@ -192,7 +192,7 @@ impl Mysql {
             }
             _ if payload.first() == Some(&ERROR) => {
                 self.client.put(&payload, &mut out.to_client);
-                out.next = Next::Relay;
+                out.next = DialogAction::Relay;
                 Ok(())
             }
             _ => Err(LoginRefusal::ServerPacket),
@@ -235,13 +235,13 @@ impl Mysql {
                 }
                 self.stage = LoginStage::ClientTls;
                 // Only here does the client not wait for an answer before it sends its hello.
-                out.next = Next::ClientTlsBegun(self.client.rest());
+                out.next = DialogAction::ClientTlsBegun(self.client.rest());
                 Ok(())
             }
             Some(Policy::Required) => Err(is_request.err().unwrap_or(LoginRefusal::PlainClient)),
             Some(Policy::Optional) if !self.sides.back => {
                 self.server.put(&payload, &mut out.to_server);
-                out.next = Next::Relay;
+                out.next = DialogAction::Relay;
                 Ok(())
             }
             // TLS was not offered.
@@ -281,7 +281,7 @@ impl Mysql {
         }
         self.server.put(request, &mut out.to_server);
         self.stage = LoginStage::ServerTls;
-        out.next = Next::StartServerTls;
+        out.next = DialogAction::StartServerTls;
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl Mysql {
         self.stage = LoginStage::Exchange(LoginTurn::Server);
         // Both have TLS: all that follows is equal on both sides.
         if self.is_client_tls && self.sides.back {
-            out.next = Next::Relay;
+            out.next = DialogAction::Relay;
         }
     }
 
@@ -299,7 +299,7 @@ impl Mysql {
         self.is_password_due = false;
         let mut turn = LoginTurn::Client;
         match payload.first() {
-            Some(&(OK | ERROR)) => out.next = Next::Relay,
+            Some(&(OK | ERROR)) => out.next = DialogAction::Relay,
             Some(&SWITCH) => self.switch_plugin(&payload),
             Some(&NEXT_FACTOR) if self.has_factors => self.switch_plugin(&payload),
             Some(&MORE_DATA) => match password {
@@ -374,7 +374,7 @@ impl Mysql {
 
     fn start(&mut self, task: PasswordTask, answer: PasswordPath, out: &mut Output) {
         self.stage = LoginStage::Password(answer);
-        out.next = Next::Password(task);
+        out.next = DialogAction::Password(task);
     }
 
     fn send_result(&mut self, mut bytes: Vec<u8>, out: &mut Output) {

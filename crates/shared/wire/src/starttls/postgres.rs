@@ -4,7 +4,7 @@
 
 mod binding;
 
-use super::step::{Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
+use super::step::{DialogAction, Fault, HANDSHAKE, Output, Policy, StarttlsSides, Steps, refusal};
 use binding::{Login, OfferWatch};
 
 const SSL_REQUEST: u32 = 1234 << 16 | 5679;
@@ -32,7 +32,7 @@ enum Server {
 
 #[derive(Debug, Default)]
 pub(super) struct Postgres {
-    sides: Sides,
+    sides: StarttlsSides,
     has_client_tls: bool,
     /// Whether the client began TLS without a request for it.
     is_direct: bool,
@@ -57,7 +57,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) fn new(sides: Sides) -> Self {
+    pub(super) fn new(sides: StarttlsSides) -> Self {
         Self {
             sides,
             server: if sides.back { Server::Asked } else { Server::Open },
@@ -71,7 +71,7 @@ impl Postgres {
             let is_first = !self.has_client_tls && !self.has_asked_gss;
             if self.client.first() == Some(&HANDSHAKE) && is_first && self.sides.front.is_some() {
                 self.is_direct = true;
-                out.next = Next::ClientTlsBegun(std::mem::take(&mut self.client));
+                out.next = DialogAction::ClientTlsBegun(std::mem::take(&mut self.client));
                 return;
             }
             let Some((length, code)) = head(&self.client) else {
@@ -120,7 +120,7 @@ impl Postgres {
             out.to_client.push(b'N');
         } else if self.client.is_empty() {
             out.to_client.push(b'S');
-            out.next = Next::StartClientTls;
+            out.next = DialogAction::StartClientTls;
         } else {
             let words = "received unencrypted data after SSL request";
             out.fail(Fault::Injection(self.client.len()), &error("08P01", words));
@@ -140,7 +140,7 @@ impl Postgres {
         } else if self.client.len() == length {
             self.has_begun = true;
             self.has_cancelled = true;
-            out.next = Next::Broadcast(std::mem::take(&mut self.client));
+            out.next = DialogAction::Broadcast(std::mem::take(&mut self.client));
         }
     }
 
@@ -166,7 +166,7 @@ impl Postgres {
 
     fn relay_if_done(&self, out: &mut Output) {
         if self.has_begun && self.server == Server::Open && self.login.is_passing() {
-            out.next = Next::Relay;
+            out.next = DialogAction::Relay;
         }
     }
 }
@@ -192,19 +192,19 @@ impl Steps for Postgres {
         self.answer.extend_from_slice(bytes);
         match self.answer.first() {
             None => {}
-            Some(b'S') => out.next = Next::after_consent(&self.answer[1..]),
-            Some(b'N') => out.next = Next::Fail(Fault::ServerWithoutTls("TLS")),
+            Some(b'S') => out.next = DialogAction::after_consent(&self.answer[1..]),
+            Some(b'N') => out.next = DialogAction::Fail(Fault::ServerWithoutTls("TLS")),
             Some(b'E') => {
                 let length = self.answer.get(1..5).map(number);
                 let end = length.map_or(usize::MAX, |length| length.saturating_add(1) as usize);
                 if self.answer.len() >= end.min(ERROR_BYTES_MAX) {
                     let words = self.answer.get(5..).unwrap_or_default();
-                    out.next = Next::Fail(refusal(message(words)));
+                    out.next = DialogAction::Fail(refusal(message(words)));
                 }
             }
             Some(_) => {
                 let what = "something that is no answer to a request for TLS";
-                out.next = Next::Fail(Fault::ServerMalformed(what));
+                out.next = DialogAction::Fail(Fault::ServerMalformed(what));
             }
         }
     }

@@ -14,7 +14,7 @@ pub enum Policy {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Sides {
+pub struct StarttlsSides {
     /// Requirement for clients; `None` = they use plaintext or TLS from the first byte.
     pub front: Option<Policy>,
     pub back: bool,
@@ -39,11 +39,11 @@ pub struct Output {
     /// client's wait for TLS to the server, if that is asked for.
     pub to_server: Vec<u8>,
     /// Step behind these bytes.
-    pub next: Next,
+    pub next: DialogAction,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Next {
+pub enum DialogAction {
     /// More bytes are needed.
     #[default]
     More,
@@ -148,16 +148,16 @@ impl Output {
     /// Fails, with these last words to the client.
     pub(super) fn fail(&mut self, fault: Fault, words: &[u8]) {
         self.to_client.extend_from_slice(words);
-        self.next = Next::Fail(fault);
+        self.next = DialogAction::Fail(fault);
     }
 
     /// Reports whether the dialog continues with the bytes received so far.
     pub(super) fn goes_on(&self) -> bool {
-        self.next == Next::More
+        self.next == DialogAction::More
     }
 }
 
-impl Next {
+impl DialogAction {
     /// Returns the step behind a server's consent to TLS, given the bytes that followed it.
     pub(super) fn after_consent(rest: &[u8]) -> Self {
         if rest.is_empty() {
@@ -202,7 +202,7 @@ pub(super) trait Steps {
     fn server_is_secured(&mut self) {}
     /// Notes, before the server's TLS is up, that its certificate is not the one the client got.
     fn server_has_other_certificate(&mut self) {}
-    /// Takes the result of [`Next::Password`], which only a dialog that requested it must expect.
+    /// Takes the result of [`DialogAction::Password`], which only a dialog that requested it must expect.
     fn password_done(&mut self, _result: Option<Vec<u8>>, _out: &mut Output) {}
     /// Notes whether the server is on a Unix socket.
     fn server_is_local(&mut self, _is_local: bool) {}

@@ -4,7 +4,7 @@
 
 /// Form of a server's replies, which shows where one ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Framing {
+pub(super) enum ReplyFraming {
     /// `250-more`, `250 last` (RFC 5321 section 4.2.1, RFC 959 section 4.2).
     Codes,
     /// A line with a code; after 100 or 101 more lines up to a dot (RFC 3977 section 3.1).
@@ -18,8 +18,8 @@ pub(super) enum Framing {
 }
 
 #[derive(Debug)]
-pub(super) struct Words {
-    pub(super) framing: Framing,
+pub(super) struct ProtocolWords {
+    pub(super) framing: ReplyFraming,
     /// Commands whose reply lists capabilities.
     pub(super) capabilities: &'static [&'static str],
     pub(super) start: &'static [&'static str],
@@ -66,16 +66,16 @@ pub(super) struct Words {
     pub(super) request: (&'static str, &'static str),
 }
 
-impl Words {
+impl ProtocolWords {
     /// Reports whether lines may end with the length of bytes that follow (RFC 9051 section 4.3).
     pub(super) fn has_literals(&self) -> bool {
-        matches!(self.framing, Framing::Tagged | Framing::Sieve)
+        matches!(self.framing, ReplyFraming::Tagged | ReplyFraming::Sieve)
     }
 }
 
 /// Defaults of most protocols.
-const NONE: Words = Words {
-    framing: Framing::Codes,
+const NONE: ProtocolWords = ProtocolWords {
+    framing: ReplyFraming::Codes,
     capabilities: &[],
     start: &["STARTTLS"],
     go_ahead: "",
@@ -100,7 +100,7 @@ const NONE: Words = Words {
 };
 
 /// RFC 3207.
-pub(super) const SMTP: Words = Words {
+pub(super) const SMTP: ProtocolWords = ProtocolWords {
     capabilities: &["EHLO"],
     go_ahead: "220 2.0.0 Ready to start TLS",
     again: "503 5.5.1 TLS is already active",
@@ -119,7 +119,7 @@ pub(super) const SMTP: Words = Words {
 };
 
 /// RFC 2033: SMTP with another hello.
-pub(super) const LMTP: Words = Words {
+pub(super) const LMTP: ProtocolWords = ProtocolWords {
     capabilities: &["LHLO"],
     free: &["NOOP", "RSET", "QUIT"],
     greeting: "220 {} LMTP",
@@ -128,8 +128,8 @@ pub(super) const LMTP: Words = Words {
 };
 
 /// RFC 9051, and RFC 2595 for LOGINDISABLED.
-pub(super) const IMAP: Words = Words {
-    framing: Framing::Tagged,
+pub(super) const IMAP: ProtocolWords = ProtocolWords {
+    framing: ReplyFraming::Tagged,
     capabilities: &["CAPABILITY"],
     go_ahead: "OK Begin TLS negotiation now",
     again: "BAD TLS is already active",
@@ -148,8 +148,8 @@ pub(super) const IMAP: Words = Words {
 };
 
 /// RFC 2595 section 4.
-pub(super) const POP3: Words = Words {
-    framing: Framing::Pop3,
+pub(super) const POP3: ProtocolWords = ProtocolWords {
+    framing: ReplyFraming::Pop3,
     capabilities: &["CAPA"],
     start: &["STLS"],
     go_ahead: "+OK Begin TLS negotiation now",
@@ -170,7 +170,7 @@ pub(super) const POP3: Words = Words {
 
 /// RFC 4217, for the control connection. The data connections are the server's own, in plaintext,
 /// so that their protection is refused (RFC 2228 section 3).
-pub(super) const FTP: Words = Words {
+pub(super) const FTP: ProtocolWords = ProtocolWords {
     capabilities: &["FEAT"],
     start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C"],
     go_ahead: "234 Proceed with negotiation",
@@ -202,8 +202,8 @@ pub(super) const FTP: Words = Words {
 };
 
 /// RFC 5804 section 2.2.
-pub(super) const SIEVE: Words = Words {
-    framing: Framing::Sieve,
+pub(super) const SIEVE: ProtocolWords = ProtocolWords {
+    framing: ReplyFraming::Sieve,
     capabilities: &["CAPABILITY"],
     go_ahead: "OK \"Begin TLS negotiation now\"",
     again: "NO \"TLS is already active\"",
@@ -221,8 +221,8 @@ pub(super) const SIEVE: Words = Words {
 };
 
 /// RFC 4642.
-pub(super) const NNTP: Words = Words {
-    framing: Framing::CodesAndDot,
+pub(super) const NNTP: ProtocolWords = ProtocolWords {
+    framing: ReplyFraming::CodesAndDot,
     capabilities: &["CAPABILITIES"],
     go_ahead: "382 Continue with TLS negotiation",
     again: "502 TLS is already active",

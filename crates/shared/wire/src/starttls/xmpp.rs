@@ -4,7 +4,7 @@
 //! the continuation of another one. Therefore the stream before TLS is answered here, and the
 //! server's begins under TLS; a client that wants no TLS cannot be relayed.
 
-use super::step::{Fault, Next, Output, Sides, Steps, refusal};
+use super::step::{DialogAction, Fault, Output, StarttlsSides, Steps, refusal};
 
 /// Longest head of a stream with its features, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -45,7 +45,7 @@ pub(super) struct Xmpp {
 }
 
 impl Xmpp {
-    pub(super) fn new(sides: Sides, domain: Option<&str>) -> Self {
+    pub(super) fn new(sides: StarttlsSides, domain: Option<&str>) -> Self {
         let phase = |speaks| {
             if speaks { XmppPhase::Head } else { XmppPhase::Open }
         };
@@ -96,7 +96,7 @@ impl Xmpp {
             if rest.is_empty() {
                 self.client.clear();
                 out.to_client.extend(format!("<proceed xmlns='{NAMESPACE}'/>").into_bytes());
-                out.next = Next::StartClientTls;
+                out.next = DialogAction::StartClientTls;
             } else {
                 let fault = Fault::Injection(rest.len());
                 out.fail(fault, &stream_error("policy-violation"));
@@ -146,7 +146,7 @@ impl Xmpp {
                 };
                 let features = String::from_utf8_lossy(&self.server[features]).into_owned();
                 if !features.contains(NAMESPACE) {
-                    out.next = Next::Fail(Fault::ServerWithoutTls("starttls"));
+                    out.next = DialogAction::Fail(Fault::ServerWithoutTls("starttls"));
                     return;
                 }
                 self.server.clear();
@@ -158,7 +158,8 @@ impl Xmpp {
                     return self.judge_server(out);
                 };
                 let rest = self.server[end..].trim_ascii();
-                out.next = Next::after_consent(rest.strip_prefix(b"</proceed>").unwrap_or(rest));
+                out.next =
+                    DialogAction::after_consent(rest.strip_prefix(b"</proceed>").unwrap_or(rest));
             }
         }
     }
@@ -176,7 +177,7 @@ impl Xmpp {
             let words = [head, stream_error("host-unknown")].concat();
             out.fail(Fault::ClientMalformed(what), &words);
         } else if is_whole {
-            out.next = Next::Fail(refusal(text.as_bytes()));
+            out.next = DialogAction::Fail(refusal(text.as_bytes()));
         } else {
             self.limit_head(out);
         }
@@ -185,7 +186,7 @@ impl Xmpp {
     fn limit_head(&self, out: &mut Output) {
         if self.server.len() > HEAD_BYTES_MAX {
             let what = "no features of a stream within 16 KiB";
-            out.next = Next::Fail(Fault::ServerMalformed(what));
+            out.next = DialogAction::Fail(Fault::ServerMalformed(what));
         }
     }
 
@@ -196,9 +197,10 @@ impl Xmpp {
             let text = String::from_utf8_lossy(&self.server);
             let is_over = ["<stream:error", "</stream:stream"].iter().any(|end| text.contains(end));
             if is_over || self.server.len() > HEAD_BYTES_MAX {
-                out.next = Next::Relay;
+                out.next = DialogAction::Relay;
             }
-            if out.next == Next::Relay || !self.server.trim_ascii_start().starts_with(b"<") {
+            if out.next == DialogAction::Relay || !self.server.trim_ascii_start().starts_with(b"<")
+            {
                 out.to_client.append(&mut self.server);
             }
             return;
@@ -221,7 +223,7 @@ impl Xmpp {
         out.to_client.extend_from_slice(without.as_bytes());
         out.to_client.extend_from_slice(&self.server[place.end..]);
         self.server.clear();
-        out.next = Next::Relay;
+        out.next = DialogAction::Relay;
     }
 }
 

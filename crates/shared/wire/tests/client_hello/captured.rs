@@ -2,7 +2,7 @@
 //! `openssl s_client -connect 127.0.0.1:PORT` of OpenSSL 3.0.
 
 use crate::{Said, hello};
-use wire::client_hello::{HelloFault, Peek, read};
+use wire::client_hello::{HelloFault, HelloProgress, read};
 
 macro_rules! captured {
     ($($name:literal),* $(,)?) => {
@@ -165,7 +165,7 @@ fn rustls_whole_and_in_six_records() {
 fn every_prefix_is_incomplete() {
     for (name, bytes) in CAPTURED {
         let wire_bytes = match read(bytes) {
-            Ok(Peek::Hello(hello)) => hello.wire_bytes(),
+            Ok(HelloProgress::Hello(hello)) => hello.wire_bytes(),
             other => {
                 assert!(matches!(other, Err(HelloFault::VersionTooOld { .. })), "{name}");
                 bytes.len()
@@ -173,7 +173,7 @@ fn every_prefix_is_incomplete() {
         };
         for cut in 0..wire_bytes {
             let prefix = read(&bytes[..cut]);
-            assert!(matches!(prefix, Ok(Peek::Incomplete)), "{name} at {cut}: {prefix:?}");
+            assert!(matches!(prefix, Ok(HelloProgress::Incomplete)), "{name} at {cut}: {prefix:?}");
         }
     }
 }

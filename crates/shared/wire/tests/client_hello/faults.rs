@@ -5,12 +5,15 @@ use crate::build::{
 };
 use crate::hello;
 use wire::alert;
-use wire::client_hello::{HELLO_BYTES_MAX, HelloFault, Peek, Reader, alert_record, read};
+use wire::client_hello::{HELLO_BYTES_MAX, HelloFault, HelloProgress, Reader, alert_record, read};
 
 /// Returns the fault of these bytes, which must not show before the last of them.
 fn fault_of(bytes: &[u8]) -> HelloFault {
     let before = read(&bytes[..bytes.len() - 1]);
-    assert!(matches!(before, Ok(Peek::Incomplete)), "too early: {before:?} in {bytes:02x?}");
+    assert!(
+        matches!(before, Ok(HelloProgress::Incomplete)),
+        "too early: {before:?} in {bytes:02x?}"
+    );
     read(bytes).expect_err("a fault")
 }
 
@@ -81,9 +84,9 @@ fn fragments_are_joined_whatever_their_number() {
     let mut reader = Reader::default();
     for end in 0..wire.len() {
         let peek = reader.read(&wire[..end]);
-        assert!(matches!(peek, Ok(Peek::Incomplete)), "{end}: {peek:?}");
+        assert!(matches!(peek, Ok(HelloProgress::Incomplete)), "{end}: {peek:?}");
     }
-    let Ok(Peek::Hello(hello)) = reader.read(&wire) else {
+    let Ok(HelloProgress::Hello(hello)) = reader.read(&wire) else {
         panic!("the hello is whole");
     };
     assert_eq!(hello.body(), &message[4..]);
@@ -141,8 +144,8 @@ fn versions_count_by_the_extension_where_there_is_one() {
         }
         let build = Build { legacy_version, ..build };
         match read(&build.wire()) {
-            Ok(Peek::Hello(hello)) => Ok(hello.highest_version()),
-            Ok(Peek::Incomplete) => panic!("incomplete"),
+            Ok(HelloProgress::Hello(hello)) => Ok(hello.highest_version()),
+            Ok(HelloProgress::Incomplete) => panic!("incomplete"),
             Err(fault) => Err(fault),
         }
     };

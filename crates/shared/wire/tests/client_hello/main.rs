@@ -6,12 +6,12 @@ mod faults;
 mod ja4;
 mod properties;
 
-use wire::client_hello::{ClientHello, Peek};
+use wire::client_hello::{ClientHello, HelloProgress};
 
 /// Returns the hello in these bytes, which must hold one.
 fn hello(bytes: &[u8]) -> ClientHello<'_> {
     match wire::client_hello::read(bytes) {
-        Ok(Peek::Hello(hello)) => hello,
+        Ok(HelloProgress::Hello(hello)) => hello,
         other => panic!("no hello: {other:?}"),
     }
 }

@@ -5,7 +5,7 @@ use crate::captured::CAPTURED;
 use crate::{Said, hello};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use wire::client_hello::{Peek, read};
+use wire::client_hello::{HelloProgress, read};
 
 prop_compose! {
     fn lists()(
@@ -121,8 +121,8 @@ enum Answer {
 /// Returns the answer; also calls every method of a hello.
 fn answer(bytes: &[u8]) -> Answer {
     match read(bytes) {
-        Ok(Peek::Incomplete) => Answer::Incomplete,
-        Ok(Peek::Hello(hello)) => {
+        Ok(HelloProgress::Incomplete) => Answer::Incomplete,
+        Ok(HelloProgress::Hello(hello)) => {
             assert!(Said::from(&hello).versions.1 >= 0x0303);
             Answer::Hello { wire_bytes: hello.wire_bytes() }
         }

@@ -1,17 +1,17 @@
 //! Endless words of either side, before TLS and under it: refused by a limit, or passed on and not
 //! kept.
 
-use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, DialogAction, Fault, Policy, StarttlsSides};
 
 use crate::script::{NAMES, unescaped};
 
-const REQUIRED: Sides = sides(Some(Policy::Required), false);
-const OPTIONAL: Sides = sides(Some(Policy::Optional), false);
-const BACK: Sides = sides(None, true);
-const BOTH: Sides = sides(Some(Policy::Required), true);
+const REQUIRED: StarttlsSides = sides(Some(Policy::Required), false);
+const OPTIONAL: StarttlsSides = sides(Some(Policy::Optional), false);
+const BACK: StarttlsSides = sides(None, true);
+const BOTH: StarttlsSides = sides(Some(Policy::Required), true);
 
-const fn sides(front: Option<Policy>, back: bool) -> Sides {
-    Sides { front, back }
+const fn sides(front: Option<Policy>, back: bool) -> StarttlsSides {
+    StarttlsSides { front, back }
 }
 
 fn two(words: &str) -> (&str, &str) {
@@ -39,7 +39,7 @@ fn started(words: &str, lines: &[&str]) -> Dialog {
             _ if text == "client" => dialog.client_tls_up(),
             _ => dialog.server_tls_up(),
         };
-        let is_open = !matches!(out.next, Next::Fail(_) | Next::Relay);
+        let is_open = !matches!(out.next, DialogAction::Fail(_) | DialogAction::Relay);
         assert!(is_open, "{words} {line}: {out:?}");
     }
     dialog
@@ -63,13 +63,13 @@ fn refused(row: &str) -> Fault {
             _ => dialog.server_sent(&piece),
         };
         told.extend(out.to_client);
-        if let Next::Fail(fault) = out.next {
+        if let DialogAction::Fail(fault) = out.next {
             let told = String::from_utf8_lossy(&told);
             let is_told = told.contains(last) || told.is_empty() && *last == "-";
             assert!(is_told, "{row}: {told}");
             return fault;
         }
-        assert_eq!(out.next, Next::More, "{row}");
+        assert_eq!(out.next, DialogAction::More, "{row}");
     }
     panic!("{row}: no end after {pieces_max} pieces");
 }
@@ -154,13 +154,13 @@ fn a_client_that_never_asks_for_tls_has_so_many_commands() {
         let mut dialog = started(words, &[greeting]);
         let [again, reply] = [again, reply].map(|line| unescaped(two(line).1));
         for _ in 0..100 {
-            assert_eq!(dialog.client_sent(&again).next, Next::More, "{row}");
-            assert_eq!(dialog.server_sent(&reply).next, Next::More, "{row}");
+            assert_eq!(dialog.client_sent(&again).next, DialogAction::More, "{row}");
+            assert_eq!(dialog.server_sent(&reply).next, DialogAction::More, "{row}");
         }
         let out = dialog.client_sent(&again);
         let told = String::from_utf8_lossy(&out.to_client);
         assert!(told.starts_with(last) && out.to_server.is_empty(), "{row}: {told}");
-        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{row}");
+        assert!(matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_))), "{row}");
     }
 }
 
@@ -179,7 +179,7 @@ fn replies_under_tls_that_nothing_is_rewritten_in_are_passed_on() {
         let (mut dialog, piece) = (started(words, before), unescaped(again));
         for _ in 0..100_000 {
             let out = dialog.server_sent(&piece);
-            assert_eq!((out.to_client, out.next), (piece.clone(), Next::More), "{row}");
+            assert_eq!((out.to_client, out.next), (piece.clone(), DialogAction::More), "{row}");
         }
     }
 }
@@ -193,9 +193,9 @@ fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
         dialog.server_sent(greeting.as_bytes());
         dialog.client_tls_up();
         let out = dialog.client_sent(again.repeat(500).as_bytes());
-        assert_eq!(out.next, Next::More, "{dialect:?}");
+        assert_eq!(out.next, DialogAction::More, "{dialect:?}");
         let out = dialog.client_sent(again.repeat(50_000).as_bytes());
-        let is_refused = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        let is_refused = matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_)));
         assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
     }
 }
@@ -209,9 +209,9 @@ fn a_server_whose_notices_have_no_end_is_watched_for_its_offer_no_more() {
     dialog.client_sent(b"\x00\x00\x00\x08\x00\x03\x00\x00");
     let notices = b"N\x00\x00\x00\x04".repeat(13_000);
     let out = dialog.server_sent(&notices);
-    assert_eq!((out.next, out.to_client == notices), (Next::More, true));
+    assert_eq!((out.next, out.to_client == notices), (DialogAction::More, true));
     let out = dialog.server_sent(&notices);
-    assert_eq!((out.next, out.to_client == notices), (Next::Relay, true));
+    assert_eq!((out.next, out.to_client == notices), (DialogAction::Relay, true));
 }
 
 /// Last words of servers that ended in the middle of them, which the client gets then.

@@ -1,13 +1,13 @@
 //! The line protocols.
 
-use wire::starttls::{Dialect, Dialog, Fault, Next, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, DialogAction, Fault, Policy, StarttlsSides};
 
 use crate::script::{NAMES, play};
 
-const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
-const OPTIONAL: Sides = Sides { front: Some(Policy::Optional), back: false };
-const BACK: Sides = Sides { front: None, back: true };
-const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
+const REQUIRED: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: false };
+const OPTIONAL: StarttlsSides = StarttlsSides { front: Some(Policy::Optional), back: false };
+const BACK: StarttlsSides = StarttlsSides { front: None, back: true };
+const BOTH: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: true };
 
 #[test]
 fn a_mail_client_that_has_to_use_tls_gets_it_and_sees_no_offer_of_it_then() {
@@ -412,14 +412,14 @@ fn what_comes_behind_a_request_is_never_taken_for_what_comes_under_tls() {
         let mut dialog = Dialog::new(dialect, OPTIONAL, NAMES);
         dialog.server_sent(greeting.as_bytes());
         let out = dialog.client_sent(bytes.as_bytes());
-        assert!(matches!(out.next, Next::Fail(Fault::Injection(_))), "{dialect:?} {out:?}");
+        assert!(matches!(out.next, DialogAction::Fail(Fault::Injection(_))), "{dialect:?} {out:?}");
         assert!(out.to_client.starts_with(words.as_bytes()), "{dialect:?} {out:?}");
         assert_eq!(out.to_server, b"", "{dialect:?}");
     }
     let mut dialog = Dialog::new(Dialect::Pop3, BACK, NAMES);
     dialog.server_sent(b"+OK x\r\n");
     let out = dialog.server_sent(b"+OK go\r\n+OK and more\r\n");
-    let Next::Fail(fault) = out.next else {
+    let DialogAction::Fail(fault) = out.next else {
         panic!("{out:?}");
     };
     assert!(fault.is_of_server(), "{fault}");
@@ -432,7 +432,7 @@ fn another_server_is_asked_anew() {
     dialog.server_connected();
     assert_eq!(dialog.server_sent(b"220 two\r\n").to_server, b"EHLO own.example\r\n");
     dialog.server_sent(b"250-two\r\n250 STARTTLS\r\n");
-    assert_eq!(dialog.server_sent(b"220 go\r\n").next, Next::StartServerTls);
+    assert_eq!(dialog.server_sent(b"220 go\r\n").next, DialogAction::StartServerTls);
     assert_eq!(dialog.server_tls_up().to_client, b"220 own.example ESMTP\r\n");
     assert_eq!(dialog.unavailable(), b"421 4.3.2 No server is available\r\n");
 }

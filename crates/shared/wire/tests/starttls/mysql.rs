@@ -1,6 +1,8 @@
 //! Logins of MySQL, byte by byte: each side's packets, and refusals.
 
-use wire::starttls::{Dialect, Dialog, Fault, Next, Output, PasswordTask, Policy, Sides};
+use wire::starttls::{
+    Dialect, Dialog, DialogAction, Fault, Output, PasswordTask, Policy, StarttlsSides,
+};
 use wire::starttls::{MysqlCheck as Check, MysqlCheckStep as CheckStep};
 
 const TLS: u32 = 1 << 11;
@@ -15,13 +17,13 @@ const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----";
 const CLIENT_PACKET: Fault = Fault::ClientMalformed("a login that does not parse");
 const SERVER_PACKET: Fault = Fault::ServerMalformed("a packet that does not parse");
 
-const TERMINATE: Sides = sides(Some(Policy::Required), false);
-const ORIGINATE: Sides = sides(None, true);
-const BOTH: Sides = sides(Some(Policy::Required), true);
-const OPTIONAL: Sides = sides(Some(Policy::Optional), false);
+const TERMINATE: StarttlsSides = sides(Some(Policy::Required), false);
+const ORIGINATE: StarttlsSides = sides(None, true);
+const BOTH: StarttlsSides = sides(Some(Policy::Required), true);
+const OPTIONAL: StarttlsSides = sides(Some(Policy::Optional), false);
 
-const fn sides(front: Option<Policy>, back: bool) -> Sides {
-    Sides { front, back }
+const fn sides(front: Option<Policy>, back: bool) -> StarttlsSides {
+    StarttlsSides { front, back }
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -83,21 +85,21 @@ enum Step {
     /// All bytes sent to the client since the last such step.
     ToClient(Vec<u8>),
     ToServer(Vec<u8>),
-    Then(Next),
+    Then(DialogAction),
 }
 use Step::{Client, ClientTls, Local, Password, Server, ServerTls, Then, ToClient, ToServer};
 
 /// Runs the steps with pieces of `piece` bytes.
-fn run(sides: Sides, steps: &[Step], piece: usize) {
+fn run(sides: StarttlsSides, steps: &[Step], piece: usize) {
     let mut dialog = Dialog::new(Dialect::Mysql, sides, crate::NAMES);
-    let (mut to_client, mut to_server, mut next) = (Vec::new(), Vec::new(), Next::More);
+    let (mut to_client, mut to_server, mut next) = (Vec::new(), Vec::new(), DialogAction::More);
     for (index, step) in steps.iter().enumerate() {
         let mut note = |output: Output| {
             to_client.extend(output.to_client);
             to_server.extend(output.to_server);
             // Bytes of the client's hello may come with its request, or later.
             match (&mut next, output.next) {
-                (Next::ClientTlsBegun(_), Next::More) => {}
+                (DialogAction::ClientTlsBegun(_), DialogAction::More) => {}
                 (next, new) => *next = new,
             }
         };
@@ -116,7 +118,7 @@ fn run(sides: Sides, steps: &[Step], piece: usize) {
     assert_eq!((to_client, to_server), (Vec::new(), Vec::new()), "left over");
 }
 
-fn check(sides: Sides, steps: impl IntoIterator<Item = Step>) {
+fn check(sides: StarttlsSides, steps: impl IntoIterator<Item = Step>) {
     let steps: Vec<_> = steps.into_iter().collect();
     [usize::MAX, 1, 7].into_iter().for_each(|piece| run(sides, &steps, piece));
 }
@@ -127,7 +129,7 @@ fn terminated(answer: &[u8], plugin: &str, at_server: &[u8]) -> Vec<Step> {
         Server(greeting(CAPABILITIES)),
         ToClient(greeting(CAPABILITIES | TLS)),
         Client(packet(1, &request(CAPABILITIES | TLS))),
-        Then(Next::ClientTlsBegun(Vec::new())),
+        Then(DialogAction::ClientTlsBegun(Vec::new())),
         ClientTls,
         Client(packet(2, &login(CAPABILITIES | TLS, answer, plugin))),
         ToServer(packet(1, &login(CAPABILITIES, at_server, plugin))),
@@ -141,7 +143,7 @@ fn originated(plugin: &str) -> Vec<Step> {
         ToClient(greeting(CAPABILITIES)),
         Client(packet(1, &login(CAPABILITIES, b"scrambled", plugin))),
         ToServer(packet(1, &request(CAPABILITIES | TLS))),
-        Then(Next::StartServerTls),
+        Then(DialogAction::StartServerTls),
         ServerTls,
         ToServer(packet(2, &login(CAPABILITIES | TLS, b"scrambled", plugin))),
     ]
@@ -156,7 +158,7 @@ fn terminating_shifts_the_numbers_down() {
         Client(packet(4, b"signed")),
         ToServer(packet(3, b"signed")),
         Server([packet(4, b"\0\0\0\x02\0\0\0"), b"more".to_vec()].concat()),
-        Then(Next::Relay),
+        Then(DialogAction::Relay),
         ToClient([packet(5, b"\0\0\0\x02\0\0\0"), b"more".to_vec()].concat()),
     ]);
     // In one piece the bytes behind the login come with it; in many they would be relayed.
@@ -169,7 +171,7 @@ fn originating_shifts_the_numbers_up() {
     steps.extend([
         Server(packet(3, b"\xff\x15\x04#28000Access denied")),
         ToClient(packet(2, b"\xff\x15\x04#28000Access denied")),
-        Then(Next::Relay),
+        Then(DialogAction::Relay),
     ]);
     check(ORIGINATE, steps);
 }
@@ -186,10 +188,10 @@ fn tls_on_both_sides_shifts_nothing() {
             ClientTls,
             Client(packet(2, &at_client)),
             ToServer(packet(1, &request(CAPABILITIES | TLS))),
-            Then(Next::StartServerTls),
+            Then(DialogAction::StartServerTls),
             ServerTls,
             ToServer(packet(2, &at_client)),
-            Then(Next::Relay),
+            Then(DialogAction::Relay),
         ],
     );
 }
@@ -204,7 +206,7 @@ fn an_optional_plain_client_is_relayed_at_once() {
             ToClient(greeting(CAPABILITIES | TLS)),
             Client(login.clone()),
             ToServer(login),
-            Then(Next::Relay),
+            Then(DialogAction::Relay),
         ],
     );
 }
@@ -215,7 +217,7 @@ fn a_remembered_user_needs_no_key() {
     steps.extend([
         Server([packet(2, &[1, 3]), packet(3, &[0, 0, 0])].concat()),
         ToClient([packet(3, &[1, 3]), packet(4, &[0, 0, 0])].concat()),
-        Then(Next::Relay),
+        Then(DialogAction::Relay),
     ]);
     check(TERMINATE, steps);
 }
@@ -229,7 +231,7 @@ fn a_password_is_encrypted_for_a_server_without_tls() {
         Client(packet(4, b"secret\0")),
         ToServer(packet(3, &[2])),
         Server(packet(4, &[b"\x01", KEY].concat())),
-        Then(Next::Password(PasswordTask::Encrypt {
+        Then(DialogAction::Password(PasswordTask::Encrypt {
             key: KEY.to_vec(),
             password: mixed(b"secret\0", SCRAMBLE),
         })),
@@ -237,7 +239,7 @@ fn a_password_is_encrypted_for_a_server_without_tls() {
         ToServer(packet(5, b"encrypted")),
         Server(packet(6, &[0])),
         ToClient(packet(5, &[0])),
-        Then(Next::Relay),
+        Then(DialogAction::Relay),
     ]);
     check(TERMINATE, steps);
 }
@@ -245,7 +247,7 @@ fn a_password_is_encrypted_for_a_server_without_tls() {
 #[test]
 fn sha256_password_asks_the_key_with_the_login_or_after_a_switch() {
     let encrypt = |scramble: &[u8]| {
-        Then(Next::Password(PasswordTask::Encrypt {
+        Then(DialogAction::Password(PasswordTask::Encrypt {
             key: KEY.to_vec(),
             password: mixed(b"secret\0", scramble),
         }))
@@ -317,16 +319,16 @@ fn a_client_without_tls_gets_our_key() {
         Server(packet(3, &[1, 4])),
         ToClient(packet(2, &[1, 4])),
         Client(packet(3, &[2])),
-        Then(Next::Password(PasswordTask::OwnKey)),
+        Then(DialogAction::Password(PasswordTask::OwnKey)),
         Password(KEY),
         ToClient(packet(4, &[b"\x01", KEY].concat())),
         Client(packet(5, b"encrypted")),
-        Then(Next::Password(PasswordTask::Decrypt(b"encrypted".to_vec()))),
+        Then(DialogAction::Password(PasswordTask::Decrypt(b"encrypted".to_vec()))),
         Password(b"2"),
         ToServer(packet(4, &mixed(b"2", SCRAMBLE))),
         Server(packet(5, &[0])),
         ToClient(packet(6, &[0])),
-        Then(Next::Relay),
+        Then(DialogAction::Relay),
     ]);
     check(ORIGINATE, steps);
 }
@@ -337,7 +339,7 @@ fn what_follows_a_request_begins_the_handshake() {
     dialog.server_sent(&greeting(CAPABILITIES));
     let request = packet(1, &request(CAPABILITIES | TLS));
     let output = dialog.client_sent(&[&request, b"\x16\x03\x01".as_slice()].concat());
-    assert_eq!(output.next, Next::ClientTlsBegun(b"\x16\x03\x01".to_vec()));
+    assert_eq!(output.next, DialogAction::ClientTlsBegun(b"\x16\x03\x01".to_vec()));
     assert!(dialog.client_tls_up().to_server.is_empty());
 }
 
@@ -348,7 +350,7 @@ fn error(sequence: u8, number: u16, state: &str) -> Vec<u8> {
 }
 
 /// Checks a login that ends with a fault, and the beginning of the error packet behind its length.
-fn refused(sides: Sides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
+fn refused(sides: StarttlsSides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
     for piece in [usize::MAX, 1] {
         let mut dialog = Dialog::new(Dialect::Mysql, sides, crate::NAMES);
         let mut output = None;
@@ -365,14 +367,14 @@ fn refused(sides: Sides, steps: Vec<Step>, fault: Fault, begins: &[u8]) {
             for part in bytes.chunks(piece) {
                 let new =
                     if is_client { dialog.client_sent(part) } else { dialog.server_sent(part) };
-                output = output.filter(|old: &Output| old.next != Next::More).or(Some(new));
-                if matches!(output, Some(Output { next: Next::ClientTlsBegun(_), .. })) {
+                output = output.filter(|old: &Output| old.next != DialogAction::More).or(Some(new));
+                if matches!(output, Some(Output { next: DialogAction::ClientTlsBegun(_), .. })) {
                     output = None;
                 }
             }
         }
         let output = output.expect("bytes were fed");
-        assert_eq!(output.next, Next::Fail(fault.clone()));
+        assert_eq!(output.next, DialogAction::Fail(fault.clone()));
         assert_eq!(output.to_client.get(3..3 + begins.len()), Some(begins), "{fault:?}");
         assert_eq!(output.to_server, b"", "{fault:?}");
     }
@@ -449,7 +451,7 @@ fn a_client_that_says_nothing_asks_at_once() {
     let mut dialog = Dialog::asking(Dialect::Mysql, crate::NAMES);
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
-    assert_eq!(output.next, Next::StartServerTls);
+    assert_eq!(output.next, DialogAction::StartServerTls);
     // The request has 32 bytes, is the connection's second packet, and has TLS in its bits.
     let head = (&output.to_server[..4], output.to_server.len());
     assert_eq!(head, (&[32, 0, 0, 1][..], 36));
@@ -461,11 +463,11 @@ fn another_server_may_greet_while_the_client_was_not_greeted() {
     let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
     let full = packet(0, b"\xff\x10\x04Too many connections");
     let output = dialog.server_sent(&full);
-    assert!(matches!(output.next, Next::Fail(Fault::ServerRefused(_))));
+    assert!(matches!(output.next, DialogAction::Fail(Fault::ServerRefused(_))));
     assert_eq!((output.to_client, dialog.unavailable()), (Vec::new(), full));
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES));
-    assert_eq!(output.next, Next::Fail(Fault::ServerWithoutTls("TLS (CLIENT_SSL)")));
+    assert_eq!(output.next, DialogAction::Fail(Fault::ServerWithoutTls("TLS (CLIENT_SSL)")));
     assert_eq!(dialog.unavailable()[3..][..7], error(0, 3159, "Con"));
     assert_eq!(dialog.server_connected(), Output::default());
     let output = dialog.server_sent(&greeting(CAPABILITIES | TLS));
@@ -530,9 +532,9 @@ fn a_login_has_as_many_packets_as_their_numbers_tell_apart() {
     let flood: Vec<_> = numbers.flat_map(|number| packet(number, b"")).collect();
     let (most, last) = flood.split_at(flood.len() - 4);
     let out = dialog.server_sent(most);
-    assert_eq!((out.next, out.to_client.len()), (Next::More, most.len()));
+    assert_eq!((out.next, out.to_client.len()), (DialogAction::More, most.len()));
     let too_many = "a login of more than 256 packets";
-    assert_eq!(dialog.server_sent(last).next, Next::Fail(Fault::ServerMalformed(too_many)));
+    assert_eq!(dialog.server_sent(last).next, DialogAction::Fail(Fault::ServerMalformed(too_many)));
 
     let mut dialog = Dialog::new(Dialect::Mysql, TERMINATE, crate::NAMES);
     dialog.server_sent(&greeting(CAPABILITIES));
@@ -540,12 +542,12 @@ fn a_login_has_as_many_packets_as_their_numbers_tell_apart() {
     dialog.client_tls_up();
     dialog.client_sent(&packet(2, &login(CAPABILITIES | TLS, b"scrambled", NATIVE)));
     let turns = (0..255_usize).map(|turn| (turn * 2) as u8);
-    let last = turns.fold(Next::More, |before, turn| {
-        assert_eq!(before, Next::More, "{turn}");
-        assert_eq!(dialog.server_sent(&packet(turn.wrapping_add(2), b"")).next, Next::More);
+    let last = turns.fold(DialogAction::More, |before, turn| {
+        assert_eq!(before, DialogAction::More, "{turn}");
+        assert_eq!(dialog.server_sent(&packet(turn.wrapping_add(2), b"")).next, DialogAction::More);
         dialog.client_sent(&packet(turn.wrapping_add(4), b"")).next
     });
-    assert_eq!(last, Next::Fail(Fault::ClientMalformed(too_many)));
+    assert_eq!(last, DialogAction::Fail(Fault::ClientMalformed(too_many)));
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! PostgreSQL, LDAP and XMPP, which have no lines.
 
-use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Output, Policy, Sides};
+use wire::starttls::{
+    Dialect, Dialog, DialogAction, Fault, HostNames, Output, Policy, StarttlsSides,
+};
 
 use crate::script::{NAMES, play};
 
 const CHAT: HostNames<'static> = HostNames { server: Some("chat.example"), ..NAMES };
 
-const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
-const OPTIONAL: Sides = Sides { front: Some(Policy::Optional), back: false };
-const BACK: Sides = Sides { front: None, back: true };
-const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
+const REQUIRED: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: false };
+const OPTIONAL: StarttlsSides = StarttlsSides { front: Some(Policy::Optional), back: false };
+const BACK: StarttlsSides = StarttlsSides { front: None, back: true };
+const BOTH: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: true };
 
 const SSL: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x2f\\";
 const GSS: &str = "\\x00\\x00\\x00\\x08\\x04\\xd2\\x16\\x30\\";
@@ -42,7 +44,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
     play(Dialect::Postgres, OPTIONAL, &pg("C> STARTUP\nS< STARTUP\n= Relay"));
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
     let out = dialog.client_sent(b"\x16\x03\x01\x02");
-    assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
+    assert_eq!(out.next, DialogAction::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
 }
 
 /// Makes a request to cancel with a key of `bytes` bytes.
@@ -64,26 +66,29 @@ fn a_request_to_cancel_goes_to_every_server_and_nothing_behind_it() {
         for cut in 0..request.len() {
             let mut dialog = begun();
             let first = dialog.client_sent(&request[..cut]);
-            assert_eq!((first.next, first.to_server), (Next::More, vec![]));
+            assert_eq!((first.next, first.to_server), (DialogAction::More, vec![]));
             let rest = dialog.client_sent(&request[cut..]);
-            assert_eq!(rest.next, Next::Broadcast(request.clone()), "{cut}");
+            assert_eq!(rest.next, DialogAction::Broadcast(request.clone()), "{cut}");
             // The server's answer to it is not for the client.
             for _ in 0..2 {
                 let asked = dialog.server_connected();
                 assert_eq!(asked.to_server.len(), if sides.back { 8 } else { 0 });
                 if sides.back {
-                    assert_eq!(dialog.server_sent(b"S").next, Next::StartServerTls);
-                    assert_eq!(dialog.server_tls_up().next, Next::More);
+                    assert_eq!(dialog.server_sent(b"S").next, DialogAction::StartServerTls);
+                    assert_eq!(dialog.server_tls_up().next, DialogAction::More);
                 }
                 let said = dialog.server_sent(b"E\x00\x00\x00\x05\x00");
-                assert_eq!((said.to_client, said.next), (vec![], Next::More));
+                assert_eq!((said.to_client, said.next), (vec![], DialogAction::More));
             }
         }
         let out = begun().client_sent(&[&request[..], b"\x00"].concat());
-        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+        assert!(matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_))));
         for key_bytes in [0, 3, 257] {
             let out = begun().client_sent(&cancel(key_bytes));
-            assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{key_bytes}");
+            assert!(
+                matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_))),
+                "{key_bytes}"
+            );
         }
     }
 }
@@ -137,7 +142,7 @@ fn a_client_without_tls_is_not_offered_what_only_tls_can_have() {
                 }
                 let out = dialog.server_sent(bytes);
                 told.extend(out.to_client);
-                is_over = out.next == Next::Relay;
+                is_over = out.next == DialogAction::Relay;
             }
             assert!(is_over, "{came:?}");
             assert_eq!(told, expected, "{piece}");
@@ -157,7 +162,7 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
         let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
         // The server has TLS from the first byte, which it need not be asked for.
         dialog.server_is_secured();
-        assert_eq!(dialog.client_tls_up().next, Next::More);
+        assert_eq!(dialog.client_tls_up().next, DialogAction::More);
         if is_other {
             dialog.server_has_other_certificate();
         }
@@ -167,14 +172,14 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
             let out = dialog.client_sent(bytes);
             sent.extend(out.to_server);
             told.extend(out.to_client);
-            if out.next != Next::More {
+            if out.next != DialogAction::More {
                 let rest = stream.chunks(piece).skip(index + 1).flatten();
-                let is_relayed = out.next == Next::Relay;
+                let is_relayed = out.next == DialogAction::Relay;
                 sent.extend(rest.filter(|_| is_relayed));
                 return (sent, told, out.next);
             }
         }
-        (sent, told, Next::More)
+        (sent, told, DialogAction::More)
     };
     for piece in [1, 5, 19, 1000] {
         for (first, is_bound) in [
@@ -189,7 +194,7 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
             for is_other in [true, false] {
                 let (sent, told, next) = login(&first, piece, is_other);
                 if is_bound && is_other {
-                    assert_eq!(next, Next::Fail(Fault::BoundElsewhere));
+                    assert_eq!(next, DialogAction::Fail(Fault::BoundElsewhere));
                     let length = told.get(1..5).unwrap().iter();
                     let length = length.fold(0, |sum, byte| sum << 8 | usize::from(*byte));
                     assert_eq!(length, told.len() - 1);
@@ -197,7 +202,7 @@ fn a_login_that_is_bound_to_another_certificate_is_refused_with_the_remedy() {
                     assert!(told.starts_with('E') && told.contains("channel_binding=disable"));
                     assert!(sent.len() < STARTUP_BYTES.len() + first.len(), "{sent:?}");
                 } else {
-                    assert_eq!((&*told, next), (&b""[..], Next::Relay), "{first:?}");
+                    assert_eq!((&*told, next), (&b""[..], DialogAction::Relay), "{first:?}");
                     assert_eq!(sent, [STARTUP_BYTES, &first, b"more"].concat());
                 }
             }
@@ -223,33 +228,33 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
     let startup = b"\x00\x00\x00\x09\x00\x03\x00\x00\x00";
     let (text, next) = answer(REQUIRED, &[startup]);
-    assert!(text.contains("C28000") && next == Next::Fail(Fault::TlsRequired), "{text}");
+    assert!(text.contains("C28000") && next == DialogAction::Fail(Fault::TlsRequired), "{text}");
     let (_, next) = answer(REQUIRED, &[&[&ssl[..], startup].concat()]);
-    assert_eq!(next, Next::Fail(Fault::Injection(9)));
+    assert_eq!(next, DialogAction::Fail(Fault::Injection(9)));
     let long = [b"\x00\x00\x00\x0c\x04\xd2\x16\x2f", b"\x00\x00\x00\x0c\x04\xd2\x16\x30"];
     for bytes in [&b"\x00\x00\x00\x04"[..], b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n"]
         .into_iter()
         .chain(long.map(|one| &one[..]))
     {
         let (_, next) = answer(OPTIONAL, &[bytes]);
-        assert!(matches!(next, Next::Fail(Fault::ClientMalformed(_))), "{bytes:?}");
+        assert!(matches!(next, DialogAction::Fail(Fault::ClientMalformed(_))), "{bytes:?}");
     }
     for (protocol, is_served) in
         [(Some(&b"postgresql"[..]), true), (Some(b"h2"), false), (None, false)]
     {
         let mut dialog = Dialog::new(Dialect::Postgres, OPTIONAL, NAMES);
         let begun = dialog.client_sent(b"\x16\x03\x01").next;
-        assert!(matches!(begun, Next::ClientTlsBegun(_)), "{begun:?}");
+        assert!(matches!(begun, DialogAction::ClientTlsBegun(_)), "{begun:?}");
         dialog.client_agreed(protocol);
-        let is_refused = matches!(dialog.client_tls_up().next, Next::Fail(_));
+        let is_refused = matches!(dialog.client_tls_up().next, DialogAction::Fail(_));
         assert_ne!(is_refused, is_served, "{protocol:?}");
     }
     let mut dialog = Dialog::new(Dialect::Postgres, REQUIRED, NAMES);
-    assert_eq!(dialog.client_sent(ssl).next, Next::StartClientTls);
+    assert_eq!(dialog.client_sent(ssl).next, DialogAction::StartClientTls);
     // A client that asks for TLS need not name its protocol.
     dialog.client_agreed(None);
-    assert_eq!(dialog.client_tls_up().next, Next::More);
-    assert!(matches!(dialog.client_sent(ssl).next, Next::Fail(Fault::ClientMalformed(_))));
+    assert_eq!(dialog.client_tls_up().next, DialogAction::More);
+    assert!(matches!(dialog.client_sent(ssl).next, DialogAction::Fail(Fault::ClientMalformed(_))));
 }
 
 #[test]
@@ -263,11 +268,11 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
         (dialog, next)
     };
     let (mut dialog, next) = asked(b"S");
-    assert_eq!(next, Next::StartServerTls);
+    assert_eq!(next, DialogAction::StartServerTls);
     dialog.server_tls_up();
     let out = dialog.client_sent(b"\x00\x00\x00\x09\x00\x03\x00\x00\x00");
-    assert_eq!((out.to_server.len(), out.next), (9, Next::More));
-    assert_eq!(dialog.server_sent(b"Z").next, Next::Relay);
+    assert_eq!((out.to_server.len(), out.next), (9, DialogAction::More));
+    assert_eq!(dialog.server_sent(b"Z").next, DialogAction::Relay);
     for (answer, words) in [
         (&b"N"[..], "the server offers no TLS"),
         (b"Sx", "the server sent bytes behind its answer to the request for TLS"),
@@ -275,7 +280,7 @@ fn a_server_of_postgresql_is_asked_before_the_client_s_startup() {
         (b"SSH-2", "the server sent bytes behind"),
         (b"HTTP", "the server sent something that is no answer to a request for TLS"),
     ] {
-        let Next::Fail(fault) = asked(answer).1 else {
+        let DialogAction::Fail(fault) = asked(answer).1 else {
             panic!("{answer:?}");
         };
         assert!(fault.is_of_server() && fault.to_string().starts_with(words), "{fault}");
@@ -298,31 +303,31 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
     for sides in [REQUIRED, OPTIONAL] {
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&request(7, START_TLS));
-        assert_eq!(out.next, Next::StartClientTls);
+        assert_eq!(out.next, DialogAction::StartClientTls);
         assert_eq!(out.to_client[..12], *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00");
-        assert_eq!(dialog.client_tls_up().next, Next::Relay);
+        assert_eq!(dialog.client_tls_up().next, DialogAction::Relay);
         // A request with a value is refused.
         let with_value = [b"\x77\x1b", &START_TLS[2..], b"\x81\x01x"].concat();
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&request(6, &with_value));
-        assert_eq!((out.next, &out.to_client[2..5]), (Next::More, &b"\x02\x01\x06"[..]));
+        assert_eq!((out.next, &out.to_client[2..5]), (DialogAction::More, &b"\x02\x01\x06"[..]));
         assert_eq!(out.to_client[7..10], *b"\x0a\x01\x02");
-        assert_eq!(dialog.client_sent(&request(7, START_TLS)).next, Next::StartClientTls);
+        assert_eq!(dialog.client_sent(&request(7, START_TLS)).next, DialogAction::StartClientTls);
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&[request(1, START_TLS), request(2, BIND)].concat());
-        assert!(matches!(out.next, Next::Fail(Fault::Injection(14))), "{out:?}");
+        assert!(matches!(out.next, DialogAction::Fail(Fault::Injection(14))), "{out:?}");
     }
     let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
     for (operation, answer) in [(BIND, 0x61), (SEARCH, 0x65)] {
         let out = dialog.client_sent(&request(3, operation));
         assert_eq!((out.to_client[5], out.to_client[9]), (answer, 13), "{out:?}");
-        assert_eq!((out.to_server.len(), out.next), (0, Next::More));
+        assert_eq!((out.to_server.len(), out.next), (0, DialogAction::More));
     }
     let mut dialog = Dialog::new(Dialect::Ldap, OPTIONAL, NAMES);
     // If TLS were started now, the answer to the search would come under it.
     let both = [request(3, SEARCH), request(4, START_TLS)].concat();
     let out = dialog.client_sent(&both);
-    assert_eq!((out.to_server, out.next), (both, Next::Relay));
+    assert_eq!((out.to_server, out.next), (both, DialogAction::Relay));
 }
 
 #[test]
@@ -339,7 +344,10 @@ fn odd_ber_is_answered_by_a_notice_of_disconnection() {
     ] {
         let mut dialog = Dialog::new(Dialect::Ldap, REQUIRED, NAMES);
         let out = dialog.client_sent(bytes);
-        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{bytes:?} {out:?}");
+        assert!(
+            matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_))),
+            "{bytes:?} {out:?}"
+        );
         let notice = b"1.3.6.1.4.1.1466.20036";
         assert!(out.to_client.ends_with(notice), "{out:?}");
     }
@@ -351,11 +359,11 @@ fn a_server_of_ldap_is_asked_before_the_client_s_request() {
     let asked = dialog.server_connected().to_server;
     assert_eq!(asked, request(1, START_TLS));
     let good = request(1, b"\x78\x07\x0a\x01\x00\x04\x00\x04\x00");
-    assert_eq!(dialog.server_sent(&good[..5]).next, Next::More);
-    assert_eq!(dialog.server_sent(&good[5..]).next, Next::StartServerTls);
+    assert_eq!(dialog.server_sent(&good[..5]).next, DialogAction::More);
+    assert_eq!(dialog.server_sent(&good[5..]).next, DialogAction::StartServerTls);
     dialog.server_tls_up();
     let out = dialog.client_sent(&request(1, SEARCH));
-    assert_eq!((out.to_server, out.next), (request(1, SEARCH), Next::Relay));
+    assert_eq!((out.to_server, out.next), (request(1, SEARCH), DialogAction::Relay));
     for answer in [
         request(1, b"\x78\x09\x0a\x01\x02\x04\x00\x04\x02no"),
         [good.clone(), vec![0x30]].concat(),
@@ -363,7 +371,7 @@ fn a_server_of_ldap_is_asked_before_the_client_s_request() {
     ] {
         let mut dialog = Dialog::new(Dialect::Ldap, BACK, NAMES);
         dialog.server_connected();
-        let Next::Fail(fault) = dialog.server_sent(&answer).next else {
+        let DialogAction::Fail(fault) = dialog.server_sent(&answer).next else {
             panic!("{answer:?}");
         };
         assert!(fault.is_of_server(), "{fault}");
@@ -383,7 +391,7 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
     let text = String::from_utf8(out.to_client).unwrap();
     assert!(text.contains("from='x.example'") && text.contains("<required/>"), "{text}");
     let out = dialog.client_sent(ASK.as_bytes());
-    assert_eq!(out.next, Next::StartClientTls);
+    assert_eq!(out.next, DialogAction::StartClientTls);
     assert!(out.to_client.starts_with(b"<proceed "));
     assert_eq!(dialog.client_tls_up().to_server, b"");
     assert_eq!(dialog.client_sent(STREAM.as_bytes()).to_server, STREAM.as_bytes());
@@ -392,7 +400,10 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
     assert_eq!(dialog.server_sent(&offers.as_bytes()[..80]).to_client, b"");
     let out = dialog.server_sent(&offers.as_bytes()[80..]);
     let seen = "<stream:stream id='1'><stream:features><mechanisms/></stream:features>";
-    assert_eq!((String::from_utf8(out.to_client).unwrap().as_str(), out.next), (seen, Next::Relay));
+    assert_eq!(
+        (String::from_utf8(out.to_client).unwrap().as_str(), out.next),
+        (seen, DialogAction::Relay)
+    );
 }
 
 #[test]
@@ -402,9 +413,9 @@ fn a_request_of_xmpp_is_whole_before_tls_begins() {
         let text = format!("{STREAM}{ask}");
         let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
         let out = dialog.client_sent(&text.as_bytes()[..cut]);
-        assert_eq!(out.next, Next::More, "{cut}");
+        assert_eq!(out.next, DialogAction::More, "{cut}");
         let out = dialog.client_sent(&text.as_bytes()[cut..]);
-        assert_eq!(out.next, Next::StartClientTls, "{cut}");
+        assert_eq!(out.next, DialogAction::StartClientTls, "{cut}");
     }
 }
 
@@ -433,7 +444,7 @@ fn a_server_of_xmpp_that_has_no_features_is_heard() {
         let (begin, end) = words.split_at(12);
         assert_eq!(dialog.server_sent(begin.as_bytes()), Output::default());
         let out = dialog.server_sent(end.as_bytes());
-        assert_eq!((out.to_client, out.next), (words.as_bytes().to_vec(), Next::Relay));
+        assert_eq!((out.to_client, out.next), (words.as_bytes().to_vec(), DialogAction::Relay));
     }
 }
 
@@ -445,11 +456,11 @@ fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
         assert!(out.to_client.ends_with(b"</stream:error></stream:stream>"), "{out:?}");
         out.next
     };
-    assert!(matches!(fault("<auth/>"), Next::Fail(Fault::TlsRequired)));
-    assert!(matches!(fault(&format!("{ASK}<iq/>")), Next::Fail(Fault::Injection(_))));
+    assert!(matches!(fault("<auth/>"), DialogAction::Fail(Fault::TlsRequired)));
+    assert!(matches!(fault(&format!("{ASK}<iq/>")), DialogAction::Fail(Fault::Injection(_))));
     let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
     let out = dialog.client_sent(b"GET / HTTP/1.1\r\n");
-    assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+    assert!(matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_))));
 }
 
 #[test]
@@ -461,7 +472,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         let offers = format!("<stream:stream><stream:features>{ASK}</stream:features>");
         assert_eq!(dialog.server_sent(offers.as_bytes()).to_server, ASK.as_bytes());
         let out = dialog.server_sent(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
-        assert_eq!(out.next, Next::StartServerTls);
+        assert_eq!(out.next, DialogAction::StartServerTls);
         dialog.server_tls_up();
     }
     for answer in [
@@ -470,7 +481,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
     ] {
         let mut dialog = Dialog::new(Dialect::Xmpp, BACK, NAMES);
         dialog.server_connected();
-        let Next::Fail(fault) = dialog.server_sent(answer.as_bytes()).next else {
+        let DialogAction::Fail(fault) = dialog.server_sent(answer.as_bytes()).next else {
             panic!("{answer}");
         };
         assert!(fault.is_of_server(), "{fault}");
@@ -488,7 +499,7 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
         let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
         assert!(stream.contains(&format!("to='{to}'")), "{stream}");
         let out = dialog.server_sent(format!("<stream:stream>{answer}").as_bytes());
-        let is_of_client = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
+        let is_of_client = matches!(out.next, DialogAction::Fail(Fault::ClientMalformed(_)));
         assert!(is_of_client && !out.to_client.is_empty(), "{out:?}");
     }
 }
@@ -517,7 +528,7 @@ fn what_is_no_domain_reaches_no_server_of_xmpp() {
         let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
         assert!(stream.contains(&format!("to='{asked}'")), "{to}: {stream}");
         let error = format!("<stream:stream><stream:error><{condition}/></stream:error>");
-        let Next::Fail(fault) = dialog.server_sent(error.as_bytes()).next else {
+        let DialogAction::Fail(fault) = dialog.server_sent(error.as_bytes()).next else {
             panic!("{to}");
         };
         assert_eq!(fault.is_of_server(), is_of_server, "{to}: {fault}");
@@ -545,12 +556,12 @@ fn tls_that_was_not_asked_for_is_called_that_at_once() {
         // The bytes come in two parts, the first of which does not tell.
         let first = dialog.client_sent(&hello[..1]);
         if *dialect == Dialect::Postgres {
-            assert_eq!(first.next, Next::ClientTlsBegun(vec![22]));
+            assert_eq!(first.next, DialogAction::ClientTlsBegun(vec![22]));
             continue;
         }
         let fails = [first, dialog.client_sent(&hello[1..])].map(|out| out.next);
-        let last = fails.into_iter().rfind(|next| *next != Next::More);
-        assert_eq!(last, Some(Next::Fail(Fault::TlsUnasked)), "{name}");
+        let last = fails.into_iter().rfind(|next| *next != DialogAction::More);
+        assert_eq!(last, Some(DialogAction::Fail(Fault::TlsUnasked)), "{name}");
     }
 }
 
@@ -559,9 +570,9 @@ fn a_client_of_postgresql_asks_for_tls_once() {
     let ssl = b"\x00\x00\x00\x08\x04\xd2\x16\x2f";
     let mut dialog = Dialog::new(Dialect::Postgres, BACK, NAMES);
     let first = dialog.client_sent(ssl);
-    assert_eq!((&first.to_client[..], first.next), (&b"N"[..], Next::More));
+    assert_eq!((&first.to_client[..], first.next), (&b"N"[..], DialogAction::More));
     let second = dialog.client_sent(ssl);
-    let is_refused = matches!(second.next, Next::Fail(Fault::ClientMalformed(_)));
+    let is_refused = matches!(second.next, DialogAction::Fail(Fault::ClientMalformed(_)));
     assert!(is_refused && second.to_client.starts_with(b"E"));
     // Many requests at once are answered no more often.
     let out = Dialog::new(Dialect::Postgres, BACK, NAMES).client_sent(&ssl.repeat(1000));
@@ -573,5 +584,5 @@ fn the_words_of_a_server_turn_no_log_around() {
     let words = "554 no\u{202e}\u{2028}\u{e0041}\u{1b}[2J\r\n";
     let out = Dialog::new(Dialect::Smtp, BACK, NAMES).server_sent(words.as_bytes());
     let refused = Fault::ServerRefused("554 no    [2J".to_owned());
-    assert_eq!(out.next, Next::Fail(refused));
+    assert_eq!(out.next, DialogAction::Fail(refused));
 }

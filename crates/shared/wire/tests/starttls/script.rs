@@ -4,27 +4,27 @@
 //! them, and `=` the step that must follow, after which its TLS is up. Successive lines of one kind
 //! are one piece of bytes.
 
-use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, Sides};
+use wire::starttls::{Dialect, Dialog, DialogAction, HostNames, Output, StarttlsSides};
 
 /// Names without a known server.
 pub(crate) const NAMES: HostNames<'static> = HostNames { own: "own.example", server: None };
 
 /// Plays a script with pieces as they stand, byte by byte, and in threes.
-pub(crate) fn play(dialect: Dialect, sides: Sides, script: &str) {
+pub(crate) fn play(dialect: Dialect, sides: StarttlsSides, script: &str) {
     for size in [usize::MAX, 1, 3] {
-        Play::new(dialect, sides, size).run(script);
+        DialogScript::new(dialect, sides, size).run(script);
     }
 }
 
-struct Play {
+struct DialogScript {
     dialog: Dialog,
     size: usize,
     got: Output,
     context: String,
 }
 
-impl Play {
-    fn new(dialect: Dialect, sides: Sides, size: usize) -> Self {
+impl DialogScript {
+    fn new(dialect: Dialect, sides: StarttlsSides, size: usize) -> Self {
         Self {
             dialog: Dialog::new(dialect, sides, NAMES),
             size,
@@ -51,14 +51,14 @@ impl Play {
         }
         assert_eq!(self.got.to_client.escape_ascii().to_string(), "", "{}", self.context);
         assert_eq!(self.got.to_server.escape_ascii().to_string(), "", "{}", self.context);
-        assert_eq!(self.got.next, Next::More, "{}", self.context);
+        assert_eq!(self.got.next, DialogAction::More, "{}", self.context);
     }
 
     fn feed(&mut self, kind: &str, bytes: &[u8]) {
         for piece in bytes.chunks(self.size.min(bytes.len()).max(1)) {
-            let out = if self.got.next == Next::Relay && kind == "C>" {
+            let out = if self.got.next == DialogAction::Relay && kind == "C>" {
                 Output { to_server: piece.to_vec(), ..Output::default() }
-            } else if self.got.next == Next::Relay {
+            } else if self.got.next == DialogAction::Relay {
                 Output { to_client: piece.to_vec(), ..Output::default() }
             } else if kind == "C>" {
                 self.dialog.client_sent(piece)
@@ -72,7 +72,7 @@ impl Play {
     fn take(&mut self, out: Output) {
         self.got.to_client.extend(out.to_client);
         self.got.to_server.extend(out.to_server);
-        if out.next != Next::More {
+        if out.next != DialogAction::More {
             self.got.next = out.next;
         }
     }
@@ -86,13 +86,15 @@ impl Play {
     fn follow(&mut self, step: &str) {
         let next = std::mem::take(&mut self.got.next);
         let said = match &next {
-            Next::Fail(fault) => format!("fail: {fault}"),
+            DialogAction::Fail(fault) => format!("fail: {fault}"),
             other => format!("{other:?}"),
         };
         assert_eq!(said, step.trim(), "{}", self.context);
         let out = match next {
-            Next::StartClientTls | Next::ClientTlsBegun(_) => self.dialog.client_tls_up(),
-            Next::StartServerTls => self.dialog.server_tls_up(),
+            DialogAction::StartClientTls | DialogAction::ClientTlsBegun(_) => {
+                self.dialog.client_tls_up()
+            }
+            DialogAction::StartServerTls => self.dialog.server_tls_up(),
             _ => Output::default(),
         };
         self.take(out);

@@ -1,13 +1,13 @@
 //! The change from plaintext to TLS: nothing of a server's plaintext is kept over its TLS, and
 //! under TLS nothing is too long.
 
-use wire::starttls::{Dialect, Dialog, Next, Output, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, DialogAction, Output, Policy, StarttlsSides};
 
 use crate::script::{NAMES, play};
 
-const BACK: Sides = Sides { front: None, back: true };
-const BOTH: Sides = Sides { front: Some(Policy::Required), back: true };
-const REQUIRED: Sides = Sides { front: Some(Policy::Required), back: false };
+const BACK: StarttlsSides = StarttlsSides { front: None, back: true };
+const BOTH: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: true };
+const REQUIRED: StarttlsSides = StarttlsSides { front: Some(Policy::Required), back: false };
 
 /// Words of a server before its TLS, piece by piece, with a mark in all that could be kept.
 const MARKED: &[(&str, &[&str])] = &[
@@ -53,13 +53,13 @@ fn nothing_of_a_server_s_plaintext_reaches_client_or_server_under_tls() {
             let mut outs = vec![dialog.server_connected()];
             outs.extend(pieces.iter().map(|one| dialog.server_sent(one.as_bytes())));
             let last = outs.last().map(|out| &out.next);
-            assert_eq!(last, Some(&Next::StartServerTls), "{name} {sides:?}");
+            assert_eq!(last, Some(&DialogAction::StartServerTls), "{name} {sides:?}");
             let told =
                 outs.iter().any(|out| is_marked(&out.to_client) || is_marked(&out.to_server));
             assert!(!told, "{name} {sides:?}: {outs:?}");
             let up = dialog.server_tls_up();
             let mut all = vec![up.to_client, up.to_server];
-            if up.next == Next::More {
+            if up.next == DialogAction::More {
                 let Output { to_client, to_server, .. } = dialog.client_sent(b"x\r\n");
                 all.extend([to_client, to_server]);
             }
@@ -127,10 +127,10 @@ fn lines_of_any_length_pass_under_tls() {
         for piece in pieces.by_ref() {
             let out = dialog.client_sent(piece);
             passed.extend(out.to_server);
-            if out.next == Next::Relay {
+            if out.next == DialogAction::Relay {
                 break;
             }
-            assert_eq!(out.next, Next::More, "{dialect:?}");
+            assert_eq!(out.next, DialogAction::More, "{dialect:?}");
         }
         passed.extend(pieces.flatten());
         assert!(passed == line.as_bytes(), "{dialect:?}: {} bytes", passed.len());
@@ -146,7 +146,7 @@ fn what_waits_for_a_reply_under_tls_passes_where_it_grows_too_long() {
         (b"a NOOP\r\n", [&b"b APPEND x {99999+}\r\n"[..], &[b'z'; 99_999]].concat());
     assert_eq!(dialog.client_sent(first).to_server, first);
     let out = dialog.client_sent(&long);
-    assert_eq!((out.to_server == long, out.next), (true, Next::Relay));
+    assert_eq!((out.to_server == long, out.next), (true, DialogAction::Relay));
 
     let mut dialog = Dialog::new(Dialect::Pop3, REQUIRED, NAMES);
     dialog.server_sent(b"+OK x\r\n");
@@ -154,5 +154,5 @@ fn what_waits_for_a_reply_under_tls_passes_where_it_grows_too_long() {
     dialog.client_sent(b"CAPA\r\n");
     let long = [&b"+OK\r\n"[..], &[b'z'; 9000]].concat();
     let out = dialog.server_sent(&long);
-    assert_eq!((out.to_client == long, out.next), (true, Next::Relay));
+    assert_eq!((out.to_client == long, out.next), (true, DialogAction::Relay));
 }

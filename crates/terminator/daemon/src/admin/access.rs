@@ -22,7 +22,7 @@ pub(crate) struct Access {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Denied {
+pub(super) enum AccessDenial {
     /// They name no host as they must (RFC 9112 section 3.2).
     Malformed,
     /// They ask for a host that is not ours, or for none.
@@ -37,14 +37,14 @@ impl Access {
     }
 
     /// Whether the request is answered.
-    pub(super) fn check<T>(&self, request: &Request<T>) -> Result<(), Denied> {
+    pub(super) fn check<T>(&self, request: &Request<T>) -> Result<(), AccessDenial> {
         if !self.is_ours(requested_host(request)?) {
-            return Err(Denied::Host);
+            return Err(AccessDenial::Host);
         }
         match &self.token {
             None => Ok(()),
             Some(token) if gives(request.headers(), token) => Ok(()),
-            Some(_) => Err(Denied::Token),
+            Some(_) => Err(AccessDenial::Token),
         }
     }
 
@@ -58,19 +58,19 @@ impl Access {
 
 /// RFC 9112, section 3.2: an absolute target names the host, else the one `Host` field does, which
 /// may be empty.
-fn requested_host<T>(request: &Request<T>) -> Result<&str, Denied> {
+fn requested_host<T>(request: &Request<T>) -> Result<&str, AccessDenial> {
     let mut named = request.headers().get_all(HOST).iter();
     let named = match (named.next(), named.next()) {
         (None, _) if request.version() <= Version::HTTP_10 => "".as_bytes(),
         (Some(host), None) => host.as_bytes(),
-        _ => return Err(Denied::Malformed),
+        _ => return Err(AccessDenial::Malformed),
     };
     let host = request.uri().authority().map_or(named, |authority| authority.as_str().as_bytes());
     match (host_and_port(host), named) {
         (Some((name, _)), b"") => Ok(name),
         (Some((name, _)), named) if host_and_port(named).is_some() => Ok(name),
         (None, b"") if host.is_empty() => Ok(""),
-        _ => Err(Denied::Malformed),
+        _ => Err(AccessDenial::Malformed),
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    fn checked(access: &Access, fields: &[(&'static str, &str)]) -> Result<(), Denied> {
+    fn checked(access: &Access, fields: &[(&'static str, &str)]) -> Result<(), AccessDenial> {
         let request = Request::get("/status");
         let request = fields.iter().fold(request, |it, (name, value)| it.header(*name, *value));
         access.check(&request.body(()).unwrap())
@@ -126,13 +126,13 @@ mod tests {
         }
         for other in ["evil.example", "localhost.evil.example", "1.2.3.4.evil.example", ""] {
             let denied = checked(&access(false), &[("host", other)]);
-            assert_eq!(denied, Err(Denied::Host), "{other}");
+            assert_eq!(denied, Err(AccessDenial::Host), "{other}");
         }
         let elsewhere = Request::get("http://evil.example/status").header("host", "localhost");
         let elsewhere = elsewhere.body(()).unwrap();
-        assert_eq!(access(false).check(&elsewhere), Err(Denied::Host));
+        assert_eq!(access(false).check(&elsewhere), Err(AccessDenial::Host));
         let old = Request::get("/status").version(Version::HTTP_10).body(()).unwrap();
-        assert_eq!(access(false).check(&old), Err(Denied::Host));
+        assert_eq!(access(false).check(&old), Err(AccessDenial::Host));
     }
 
     #[test]
@@ -148,14 +148,14 @@ mod tests {
             "a b",
         ] {
             let denied = checked(&access(false), &[("host", malformed)]);
-            assert_eq!(denied, Err(Denied::Malformed), "{malformed}");
+            assert_eq!(denied, Err(AccessDenial::Malformed), "{malformed}");
         }
-        assert_eq!(checked(&access(false), &[]), Err(Denied::Malformed));
+        assert_eq!(checked(&access(false), &[]), Err(AccessDenial::Malformed));
         let twice = [("host", "localhost"), ("host", "evil.example")];
-        assert_eq!(checked(&access(false), &twice), Err(Denied::Malformed));
+        assert_eq!(checked(&access(false), &twice), Err(AccessDenial::Malformed));
         for target in ["http://localhost:99999/status", "http://me@localhost/status"] {
             let request = Request::get(target).header("host", "localhost").body(()).unwrap();
-            assert_eq!(access(false).check(&request), Err(Denied::Malformed), "{target}");
+            assert_eq!(access(false).check(&request), Err(AccessDenial::Malformed), "{target}");
         }
     }
 
@@ -172,9 +172,9 @@ mod tests {
             ["", "Bearer", "Bearer ", "Bearer correct-horse-batterz", TOKEN, "Basic bGFyaWF0Og=="]
         {
             let fields = [("host", "localhost"), ("authorization", wrong)];
-            assert_eq!(checked(&access(true), &fields), Err(Denied::Token), "{wrong}");
+            assert_eq!(checked(&access(true), &fields), Err(AccessDenial::Token), "{wrong}");
         }
         let none = checked(&access(true), &[("host", "localhost")]);
-        assert_eq!(none, Err(Denied::Token));
+        assert_eq!(none, Err(AccessDenial::Token));
     }
 }

@@ -409,7 +409,7 @@ impl<'de, S: Scope> Deserialize<'de> for ShownCounts<S> {
 mod metrics {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::{Value, json};
-    use telemetry::catalogue::{BUCKETS_US, Family, Kind, Scope};
+    use telemetry::catalogue::{BUCKETS_US, Family, MetricType, Scope};
     use telemetry::counters::{Counts, Sample};
 
     pub(super) fn serialize<S: Scope, Z: Serializer>(
@@ -434,7 +434,7 @@ mod metrics {
                 place = &mut place[*label];
             }
             *place = match sample.values.split_last() {
-                Some((sum_us, buckets)) if sample.family.kind == Kind::Histogram => {
+                Some((sum_us, buckets)) if sample.family.kind == MetricType::Histogram => {
                     json!({ "buckets": buckets, "sum_us": sum_us })
                 }
                 _ => json!(sample.values.first()),
@@ -453,9 +453,9 @@ mod metrics {
                 place = &place[*label];
             }
             let value = match family.kind {
-                Kind::Histogram if number > BUCKETS_US.len() => &place["sum_us"],
-                Kind::Histogram => &place["buckets"][number],
-                Kind::Counter | Kind::Gauge => place,
+                MetricType::Histogram if number > BUCKETS_US.len() => &place["sum_us"],
+                MetricType::Histogram => &place["buckets"][number],
+                MetricType::Counter | MetricType::Gauge => place,
             };
             value.as_u64().unwrap_or(0)
         }))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use telemetry::catalogue::Service;
-use telemetry::history::{History, INTERVAL, IntervalCounts, Recorded};
+use telemetry::history::{History, HistoryInterval, INTERVAL, IntervalCounts};
 
 use super::document::{ShownCounts, metrics_counted};
 use crate::named_servers::HISTORY_BYTES_MAX;
@@ -74,7 +74,7 @@ pub(super) fn take_over(history: &mut History, handed_over: &str) {
     let lines = handed_over.lines().map(|line| {
         let (end_ms, duration_ms, services) = serde_json::from_str::<Line>(line).ok()?;
         let services = services.into_iter();
-        Some(Recorded {
+        Some(HistoryInterval {
             end_ms,
             duration_ms,
             services: services.map(|(name, counts)| (name.into(), counts.counts)).collect(),

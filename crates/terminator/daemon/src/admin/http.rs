@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::access::Denied;
+use super::access::AccessDenial;
 use super::document::{JSON_BYTES_MAX, json_within};
 use super::history::Question;
 use super::readiness::Verdict;
@@ -232,17 +232,17 @@ fn not_read() -> Answer {
 }
 
 /// RFC 9110, sections 15.5.20 and 11.6.1. `Basic` makes a browser ask for the token.
-fn denial(denied: Denied) -> Answer {
+fn denial(denied: AccessDenial) -> Answer {
     match denied {
-        Denied::Malformed => refusal(
+        AccessDenial::Malformed => refusal(
             StatusCode::BAD_REQUEST,
             "400: the request has to name one host, and its port if you like\n",
         ),
-        Denied::Host => refusal(
+        AccessDenial::Host => refusal(
             StatusCode::MISDIRECTED_REQUEST,
             "421: no such host here; `admin.hosts` names those that there are\n",
         ),
-        Denied::Token => {
+        AccessDenial::Token => {
             let mut response = refusal(
                 StatusCode::UNAUTHORIZED,
                 "401: give the token of `admin.token`, as a bearer token or as user lariat's password\n",
@@ -314,7 +314,7 @@ mod tests {
 
     use super::super::access::Access;
     use super::super::document::{RightsStatus, StatusDocument};
-    use super::super::state::{Served, StartFacts};
+    use super::super::state::{ServedPlan, StartFacts};
     use super::*;
 
     /// Sends this and gives back all that comes until the end of the stream.
@@ -339,7 +339,10 @@ mod tests {
                 rights: RightsStatus::default(),
             };
             let state = AdminState::new(Arc::new(Registry::new(1)), start, Usage::default());
-            state.plan_served(Served { access: Some(Access::default()), ..Served::default() });
+            state.plan_served(ServedPlan {
+                access: Some(Access::default()),
+                ..ServedPlan::default()
+            });
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut kept = Vec::new();
             for _ in 0..others {

@@ -9,7 +9,7 @@ use telemetry::outcome::{ClusterRejection, StoreFailure, StoreRejection};
 use super::document::{
     AcmeStatus, ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
-use super::units::{Age, Count, Table};
+use super::units::{AgeText, Count, Table};
 
 pub(super) fn cluster_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let mut text = String::new();
@@ -161,14 +161,14 @@ fn certificate_text(one: &AcmeStatus, now: u64) -> String {
     );
     match one.not_after_seconds {
         None => field("validity", "there is none yet; see the service for what it shows".into()),
-        Some(end) if end <= now => field("validity", format!("EXPIRED {} ago", Age(now - end))),
-        Some(end) => field("validity", format!("{} left", Age(end - now))),
+        Some(end) if end <= now => field("validity", format!("EXPIRED {} ago", AgeText(now - end))),
+        Some(end) => field("validity", format!("{} left", AgeText(end - now))),
     }
     if one.is_overdue {
         field("renewal", "OVERDUE".into());
     }
     if let Some(next) = one.next_seconds {
-        field("next attempt", format!("in {}", Age(next.saturating_sub(now))));
+        field("next attempt", format!("in {}", AgeText(next.saturating_sub(now))));
     }
     if let Some(why) = &one.last_failure {
         // Indented: a message cannot pass for a line of ours.

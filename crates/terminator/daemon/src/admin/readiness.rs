@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use proxy::plane::Heartbeat;
+use proxy::data_plane::Heartbeat;
 use tokio::time::{sleep, timeout};
 
 /// A worker answers in its next turn, within milliseconds even under load. One that has not within

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use telemetry::catalogue::ServerGauge;
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 
 use super::document::{DIAL_FAILURES, ServerState, ServerStatus, ServiceStatus};
 use super::servers::{CONFIRM_TIME_MAX, is_known_up};
@@ -20,7 +20,7 @@ const SAID_MAX: usize = 4;
 const FLAP_TIME: Duration = Duration::from_secs(60);
 
 /// A message for an operator.
-pub(crate) type Said = (Level, String);
+pub(crate) type LogMessage = (LogLevel, String);
 
 #[derive(Debug, Default)]
 pub(super) struct ServerWatch {
@@ -29,13 +29,13 @@ pub(super) struct ServerWatch {
 
 #[derive(Debug)]
 struct WatchedService {
-    change: Change,
+    change: ServerTransition,
     servers: BTreeMap<String, WatchedServer>,
 }
 
 #[derive(Debug)]
 struct WatchedServer {
-    change: Change,
+    change: ServerTransition,
     workers_up: u64,
     /// Fewer workers use it than at the last look, and some still do.
     is_doubtful: bool,
@@ -43,7 +43,7 @@ struct WatchedServer {
     cause: Option<String>,
     failures: [u64; DIAL_FAILURES.len()],
     /// Addresses that are down, or have been a little while ago.
-    addresses: BTreeMap<String, Change>,
+    addresses: BTreeMap<String, ServerTransition>,
     /// Another worker process has seen it go down, and this one has not yet: until then.
     unconfirmed_until: Option<Instant>,
 }
@@ -61,7 +61,10 @@ impl ServerWatch {
         for one in observed {
             let lasted = Duration::from_millis(now_ms.saturating_sub(one.since_ms));
             let since = now.checked_sub(lasted).unwrap_or(now);
-            let new = || WatchedService { change: Change::down(since), servers: BTreeMap::new() };
+            let new = || WatchedService {
+                change: ServerTransition::down(since),
+                servers: BTreeMap::new(),
+            };
             let service = self.services.entry(one.service.clone());
             let service = service.or_insert_with(new);
             service.change.since = service.change.since.max(since);
@@ -71,7 +74,7 @@ impl ServerWatch {
                 let watched = WatchedServer {
                     cause: one.cause.clone(),
                     unconfirmed_until: Some(now + CONFIRM_TIME_MAX),
-                    ..WatchedServer::with(Change::down(since))
+                    ..WatchedServer::with(ServerTransition::down(since))
                 };
                 service.servers.insert(one.server.clone(), watched);
             }
@@ -98,10 +101,11 @@ impl ServerWatch {
         services: &[ServiceStatus],
         workers: u64,
         now: Instant,
-    ) -> Vec<Said> {
+    ) -> Vec<LogMessage> {
         let mut said = Vec::new();
         for service in services {
-            let new = || WatchedService { change: Change::new(now), servers: BTreeMap::new() };
+            let new =
+                || WatchedService { change: ServerTransition::new(now), servers: BTreeMap::new() };
             let mut watched = self.services.remove(&service.name).unwrap_or_else(new);
             if service.servers.is_empty() {
                 continue;
@@ -118,7 +122,13 @@ impl WatchedService {
         self.change.unsaid > 0 || self.servers.values().any(WatchedServer::is_pending)
     }
 
-    fn look(&mut self, service: &ServiceStatus, workers: u64, now: Instant, said: &mut Vec<Said>) {
+    fn look(
+        &mut self,
+        service: &ServiceStatus,
+        workers: u64,
+        now: Instant,
+        said: &mut Vec<LogMessage>,
+    ) {
         let name = &service.name;
         let mut before = std::mem::take(&mut self.servers);
         for server in &service.servers {
@@ -134,18 +144,18 @@ impl WatchedService {
         let is_up = self.servers.values().any(|server| server.workers_up > 0);
         let text = match self.change.seen(is_up, now) {
             Some(Seen::Down) => (
-                Level::Error,
+                LogLevel::Error,
                 format!(
                     "service `{name}`: no server is up, so clients are not served\n\
                      hint: `lariat status` says why each is down"
                 ),
             ),
             Some(Seen::Up(after)) => (
-                Level::Notice,
+                LogLevel::Notice,
                 format!("service `{name}`: a server is up again after {}", shown(after)),
             ),
             Some(Seen::Flapped(times)) => (
-                Level::Warning,
+                LogLevel::Warning,
                 format!(
                     "service `{name}`: {} now, after {times} changes that were not said",
                     if is_up { "a server is up" } else { "no server is up" }
@@ -161,10 +171,10 @@ impl WatchedServer {
     /// All workers use a server until they know better.
     fn new(server: &ServerStatus, workers: u64, now: Instant) -> Self {
         let is_taken_out = server.is_taken_out();
-        Self { workers_up: workers, is_taken_out, ..Self::with(Change::new(now)) }
+        Self { workers_up: workers, is_taken_out, ..Self::with(ServerTransition::new(now)) }
     }
 
-    fn with(change: Change) -> Self {
+    fn with(change: ServerTransition) -> Self {
         Self {
             change,
             workers_up: 0,
@@ -183,7 +193,7 @@ impl WatchedServer {
         waits || self.change.unsaid > 0 || !self.addresses.is_empty()
     }
 
-    fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<Said> {
+    fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<LogMessage> {
         let up = server.metrics.get(ServerGauge::WorkersUp);
         if let Some(until) = self.unconfirmed_until {
             if up > 0 && !is_known_up(&server.metrics) {
@@ -224,22 +234,22 @@ impl WatchedServer {
             _ => format!("is down for {} of {workers} workers: {cause}", workers - up),
         };
         let text = match seen? {
-            Seen::Down => (Level::Warning, down()),
-            Seen::Up(after) => (Level::Notice, format!("is up again after {}", shown(after))),
+            Seen::Down => (LogLevel::Warning, down()),
+            Seen::Up(after) => (LogLevel::Notice, format!("is up again after {}", shown(after))),
             Seen::Flapped(times) => {
                 let state = if is_up { "is up".to_owned() } else { down() };
                 let text = format!("{state}; it changed {times} times more than was said");
-                (Level::Warning, text)
+                (LogLevel::Warning, text)
             }
         };
         Some(text).filter(|_| !is_ordered)
     }
 
     /// Messages about addresses that went down and came back while others are up.
-    fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<Said> {
+    fn look_at_addresses(&mut self, server: &ServerStatus, now: Instant) -> Vec<LogMessage> {
         let is_partial = server.state != ServerState::Down && !server.addresses_down.is_empty();
         for address in server.addresses_down.iter().filter(|_| is_partial) {
-            let new = || Change::new(now);
+            let new = || ServerTransition::new(now);
             self.addresses.entry(address.clone()).or_insert_with(new);
         }
         let kinds = self.failed_since(server);
@@ -250,12 +260,14 @@ impl WatchedServer {
             said.extend(seen.map(|seen| match (seen, is_up) {
                 (Seen::Up(after), _) => {
                     let after = shown(after);
-                    (Level::Notice, format!("is used at {address} again after {after}"))
+                    (LogLevel::Notice, format!("is used at {address} again after {after}"))
                 }
-                (Seen::Flapped(_), true) => (Level::Notice, format!("is used at {address} again")),
+                (Seen::Flapped(_), true) => {
+                    (LogLevel::Notice, format!("is used at {address} again"))
+                }
                 (Seen::Down | Seen::Flapped(_), _) => {
                     let cause = cause_at(server, address, &kinds);
-                    (Level::Warning, format!("is not used at {address}: {cause}"))
+                    (LogLevel::Warning, format!("is not used at {address}: {cause}"))
                 }
             }));
             !is_up || !change.said.is_empty()
@@ -303,7 +315,7 @@ fn failures(server: &ServerStatus) -> [u64; DIAL_FAILURES.len()] {
 
 /// A server or address that is up or down, since when, and the message about it.
 #[derive(Debug)]
-struct Change {
+struct ServerTransition {
     is_up: bool,
     since: Instant,
     said: VecDeque<Instant>,
@@ -318,7 +330,7 @@ enum Seen {
     Flapped(u32),
 }
 
-impl Change {
+impl ServerTransition {
     fn new(now: Instant) -> Self {
         Self { is_up: true, since: now, said: VecDeque::new(), unsaid: 0 }
     }
@@ -354,7 +366,7 @@ impl Change {
 }
 
 fn shown(duration: Duration) -> String {
-    super::units::Age(duration.as_secs()).to_string()
+    super::units::AgeText(duration.as_secs()).to_string()
 }
 
 #[cfg(test)]
@@ -498,7 +510,7 @@ mod tests {
     #[test]
     fn a_server_that_flaps_is_said_a_few_times_and_then_summed_up() {
         let start = Instant::now();
-        let mut change = Change::new(start);
+        let mut change = ServerTransition::new(start);
         let said: Vec<_> =
             (1..=20).filter_map(|second| change.seen(second % 2 == 0, at(start, second))).collect();
         let once = Duration::from_secs(1);

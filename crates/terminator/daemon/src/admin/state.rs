@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::KeyLogOptions;
 use hyper::Request;
+use proxy::data_plane::DataPlane;
 use proxy::options::KtlsOptions;
-use proxy::plane::Plane;
 use proxy::sources::SourceTable;
 use sys::usage;
 use sys::usage::Usage;
@@ -30,12 +30,12 @@ use crate::key_holder_status::KeyHolderStatus;
 use crate::named_servers::{Observations, ServerName};
 use crate::status_parts::{AcmeStatus, KernelTlsStatus, milliseconds};
 
-use super::access::{Access, Denied};
+use super::access::{Access, AccessDenial};
 use super::cluster::ClusterFacts;
 use super::document::RightsStatus;
 use super::history::{self, Question};
 use super::readiness::{KeysReadiness, Workers};
-use super::server_watch::{Said, ServerWatch};
+use super::server_watch::{LogMessage, ServerWatch};
 use super::servers::{HealthReport, ServerStates, observed};
 
 /// The admin side's knowledge. Shared by the control thread's tasks.
@@ -53,7 +53,7 @@ pub(crate) struct AdminState {
 
 /// The limits of what is open, in progress or stored at the same time; the served plan's.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct ServedLimits {
     pub(crate) connections: u64,
     pub(crate) handshakes: u64,
     pub(crate) session_entries: u64,
@@ -95,10 +95,10 @@ pub(crate) struct ServiceFacts {
 
 /// Facts about a plan while it is served.
 #[derive(Default)]
-pub(crate) struct Served {
+pub(crate) struct ServedPlan {
     pub(crate) generation: u64,
     pub(crate) services: Vec<ServiceFacts>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServedLimits,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
     /// The clients that are answered over HTTP; `None` = no client.
@@ -115,7 +115,7 @@ pub(crate) struct Served {
 
 #[derive(Default)]
 pub(crate) struct AdminFacts {
-    served: Served,
+    served: ServedPlan,
     /// The reloads, as the supervisor last said.
     pub(crate) reload: Reloads,
     sources: Arc<SourceTable>,
@@ -163,9 +163,9 @@ impl AdminState {
         }
     }
 
-    pub(crate) fn workers_begun(&self, plane: &Plane) {
-        self.workers.begun(plane.heartbeat());
-        self.facts().sources = plane.sources();
+    pub(crate) fn workers_begun(&self, data_plane: &DataPlane) {
+        self.workers.begun(data_plane.heartbeat());
+        self.facts().sources = data_plane.sources();
     }
 
     /// How worker processes died before this one, until it has lived long enough.
@@ -184,7 +184,7 @@ impl AdminState {
     }
 
     /// A plan is served from now on.
-    pub(crate) fn plan_served(&self, served: Served) {
+    pub(crate) fn plan_served(&self, served: ServedPlan) {
         let mut facts = self.facts();
         let names: BTreeSet<_> = served.services.iter().map(|one| &*one.name).collect();
         facts.notes.retain(|(service, _), _| names.contains(service.as_str()));
@@ -202,10 +202,10 @@ impl AdminState {
     }
 
     /// Whether a request over HTTP is answered.
-    pub(super) fn check_access<T>(&self, request: &Request<T>) -> Result<(), Denied> {
+    pub(super) fn check_access<T>(&self, request: &Request<T>) -> Result<(), AccessDenial> {
         let facts = self.facts();
         let access = facts.served.access.as_ref();
-        access.ok_or(Denied::Host)?.check(request)
+        access.ok_or(AccessDenial::Host)?.check(request)
     }
 
     /// Whether signatures may come for no certificate.
@@ -302,7 +302,7 @@ impl AdminState {
     }
 
     /// Messages about servers that changed since the last look.
-    pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<Said> {
+    pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<LogMessage> {
         let workers = self.start.worker_cpus.len() as u64;
         let facts = &mut *self.facts();
         let mut names = std::mem::take(&mut facts.unwatched);
@@ -380,7 +380,7 @@ mod tests {
 
     use telemetry::catalogue::{Breakdown, ProcessMetric, ServerGauge};
     use telemetry::outcome::Reason;
-    use tls::validity::{Ends, Expiry};
+    use tls::validity::{Expiry, ExpirySummary};
 
     use super::super::document::{ServerState, StatusDocument};
     use super::*;
@@ -416,7 +416,7 @@ mod tests {
             name: name.into(),
             listeners: vec!["[::]:443".into()],
             expiries: Expiries {
-                certificates: Ends {
+                certificates: ExpirySummary {
                     loaded: 2,
                     expired: 1,
                     listed: vec![Expiry {
@@ -436,11 +436,11 @@ mod tests {
         }
     }
 
-    fn served(generation: u64, names: &[&str]) -> Served {
-        Served {
+    fn served(generation: u64, names: &[&str]) -> ServedPlan {
+        ServedPlan {
             generation,
             services: names.iter().map(|name| facts(name)).collect(),
-            ..Served::default()
+            ..ServedPlan::default()
         }
     }
 

@@ -16,7 +16,7 @@ use super::document::{
     ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::paragraphs::{acme_text, cluster_text};
-use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
+use super::units::{AgeText, Bytes, Count, Date, Latency, Rate, Table, Time};
 use crate::status_parts::{KernelTlsStatus, UpgradeStatus};
 
 /// Reasons of failure that are shown per service.
@@ -27,7 +27,7 @@ const CELL_CHARACTERS_MAX: usize = 264;
 
 /// The document as text. With an earlier document of the same process it has rates too.
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
-    let past = earlier.and_then(|earlier| Past::new(now, earlier));
+    let past = earlier.and_then(|earlier| EarlierDocument::new(now, earlier));
     let mut out = header(now) + &reloads(now);
     out.extend(now.upgrade.as_ref().map(upgrade));
     out.push_str(&log(now));
@@ -50,19 +50,19 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
 }
 
 /// An earlier document and how long ago it was.
-struct Past<'a> {
+struct EarlierDocument<'a> {
     document: &'a StatusDocument,
     seconds: f64,
 }
 
 /// The same service in an earlier document.
 #[derive(Clone, Copy)]
-struct Before<'a> {
+struct EarlierService<'a> {
     service: &'a ServiceStatus,
     seconds: f64,
 }
 
-impl<'a> Past<'a> {
+impl<'a> EarlierDocument<'a> {
     /// `None` if it is of another process or of no earlier time, and so gives no rates.
     fn new(now: &StatusDocument, document: &'a StatusDocument) -> Option<Self> {
         let is_same = now.process.start_ms == document.process.start_ms;
@@ -70,13 +70,13 @@ impl<'a> Past<'a> {
         (is_same && passed_ms > 0).then(|| Self { document, seconds: passed_ms as f64 / 1e3 })
     }
 
-    fn service(&self, name: &str) -> Option<Before<'a>> {
+    fn service(&self, name: &str) -> Option<EarlierService<'a>> {
         let found = self.document.services.iter().find(|s| s.name == name);
-        found.map(|service| Before { service, seconds: self.seconds })
+        found.map(|service| EarlierService { service, seconds: self.seconds })
     }
 }
 
-impl Before<'_> {
+impl EarlierService<'_> {
     fn rate(&self, now: u64, then: impl Fn(&ServiceStatus) -> u64) -> f64 {
         now.saturating_sub(then(self.service)) as f64 / self.seconds
     }
@@ -94,7 +94,7 @@ fn header(now: &StatusDocument) -> String {
         "lariat {}{fips} {state} configuration {} for {}, process {} of supervisor {}",
         process.program,
         process.metrics.get(ProcessMetric::Generation),
-        Age(up_seconds),
+        AgeText(up_seconds),
         process.pid,
         process.supervisor_pid,
     );
@@ -248,7 +248,7 @@ fn kernel_tls(status: &KernelTlsStatus) -> String {
 fn service_text(
     now: &StatusDocument,
     service: &ServiceStatus,
-    before: Option<Before<'_>>,
+    before: Option<EarlierService<'_>>,
 ) -> String {
     let mut text = format!("\nservice {}\n", service.name);
     let mut field = |name: &str, value: String| {
@@ -288,12 +288,12 @@ fn end(now: &StatusDocument, loaded: u64, expired: u64, first: Option<u64>) -> S
     };
     let date = Date(first);
     match first.checked_sub(now.time_ms / 1000) {
-        Some(left) => format!("{loaded}, the first expires {date} (in {})", Age(left)),
+        Some(left) => format!("{loaded}, the first expires {date} (in {})", AgeText(left)),
         None => format!("{loaded}, {expired} EXPIRED, the first {date}"),
     }
 }
 
-fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+fn connections(service: &ServiceStatus, before: Option<EarlierService<'_>>) -> String {
     let accepted = |one: &ServiceStatus| one.metrics.get(ServiceCounter::ConnectionsAccepted);
     let rate = before.map(|b| b.rate(accepted(service), accepted));
     let open = Count(service.metrics.get(ServiceGauge::ConnectionsOpen));
@@ -305,7 +305,7 @@ fn connections(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
     format!("{open} open, {accepted} accepted{}{waiting}", per_second(rate))
 }
 
-fn handshakes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+fn handshakes(service: &ServiceStatus, before: Option<EarlierService<'_>>) -> String {
     let rate = before.map(|b| b.rate(service.handshakes(), ServiceStatus::handshakes));
     let in_progress = Count(service.metrics.get(ServiceGauge::HandshakesInProgress));
     let finished = Count(service.handshakes());
@@ -344,7 +344,7 @@ fn latency(service: &ServiceStatus) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-fn bytes(service: &ServiceStatus, before: Option<Before<'_>>) -> String {
+fn bytes(service: &ServiceStatus, before: Option<EarlierService<'_>>) -> String {
     let directions = [("up", ServiceCounter::BytesUp), ("down", ServiceCounter::BytesDown)];
     let texts = directions.map(|(name, counter)| {
         let now = service.metrics.get(counter);
@@ -472,7 +472,7 @@ fn note(server: &ServerStatus, time_ms: u64) -> String {
     let note = server.note.as_deref().map(shortened).unwrap_or_default();
     match server.since_ms {
         Some(since_ms) if server.state != ServerState::Up => {
-            let age = Age(time_ms.saturating_sub(since_ms) / 1000);
+            let age = AgeText(time_ms.saturating_sub(since_ms) / 1000);
             format!("for {age}: {note}")
         }
         _ => note,
@@ -487,7 +487,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn workers_text(now: &StatusDocument, past: Option<&Past<'_>>) -> String {
+fn workers_text(now: &StatusDocument, past: Option<&EarlierDocument<'_>>) -> String {
     let mut table = Table::new(&[">WORKER", ">CPU", ">OPEN", ">BUSY", ">EVENTS"]);
     for (index, worker) in now.workers.iter().enumerate() {
         let before = past.and_then(|past| past.document.workers.get(index));

@@ -68,9 +68,9 @@ impl fmt::Display for Latency {
 }
 
 /// Seconds in its two largest units: `42 s`, `3 h 12 min`, `9 d 1 h`.
-pub(super) struct Age(pub(super) u64);
+pub(super) struct AgeText(pub(super) u64);
 
-impl fmt::Display for Age {
+impl fmt::Display for AgeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, hours) = (self.0 / 86_400, self.0 / 3600 % 24);
         let (minutes, seconds) = (self.0 / 60 % 60, self.0 % 60);
@@ -173,7 +173,7 @@ mod tests {
     fn times_have_the_units_that_fit() {
         let shown = [50, 2000, 1_500_000].map(|us| Latency(us).to_string());
         assert_eq!(shown, ["50 us", "2 ms", "1.5 s"]);
-        let shown = [0, 61, 3 * 3600 + 720, 9 * 86_400 + 3600].map(|s| Age(s).to_string());
+        let shown = [0, 61, 3 * 3600 + 720, 9 * 86_400 + 3600].map(|s| AgeText(s).to_string());
         assert_eq!(shown, ["0 s", "1 min 1 s", "3 h 12 min", "9 d 1 h"]);
         assert_eq!(Time(951_827_696).to_string(), "2000-02-29 12:34:56 UTC");
     }

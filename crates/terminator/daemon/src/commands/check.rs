@@ -8,14 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use config::{Diagnostic, Disk, PeerNetwork, Place, Problem, Settings, Severity, Source};
+use config::{
+    Diagnostic, Disk, FaultLocation, PeerNetwork, Problem, Settings, Severity, TypedConfiguration,
+};
 use proxy::plan::{Inspection, Plan};
 use serde::Serialize;
 use sys::datagram::RECEIVE_BYTES;
 use sys::socket::{Transport, check_free};
 use sys::{process, usage};
 use tls::resumption::{Resumption, ResumptionOptions};
-use tls::server::{BuildError, BuildFault, Concern};
+use tls::server::{BuildError, BuildFault, WarningSubject};
 use wire::address::{Address, UnixName};
 
 use super::args::ConfigCheck;
@@ -79,7 +81,7 @@ struct Findings {
     /// The kernel's part of TLS, if the configuration asks for it.
     note: String,
     /// The host's limits; `None` = the configuration could not be read.
-    limits: Option<Vec<Limit>>,
+    limits: Option<Vec<HostLimit>>,
 }
 
 impl Findings {
@@ -94,7 +96,7 @@ impl Findings {
         }
     }
 
-    fn of(source: &Source, binds: bool) -> Self {
+    fn of(source: &TypedConfiguration, binds: bool) -> Self {
         let inspected = config::inspect(source, &mut Disk);
         let mut findings = Self::of_nothing(inspected.diagnostics);
         if let Some(settings) = &inspected.settings {
@@ -111,7 +113,7 @@ impl Findings {
         findings
     }
 
-    fn look_at_host(&mut self, source: &Source, settings: &Settings) {
+    fn look_at_host(&mut self, source: &TypedConfiguration, settings: &Settings) {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
         self.diagnostics.extend(preflight::unwritable(source, settings));
@@ -133,7 +135,7 @@ impl Findings {
         };
         let lacking = kernel_tls.check(source, settings).err();
         self.diagnostics.extend(lacking.into_iter().flatten());
-        let services = 0..settings.plane.services.len();
+        let services = 0..settings.data_plane.services.len();
         let mut keys = services.map(|number| format!("service.{number}.front.tls.ktls"));
         if config::is_any_written(source, &mut keys) {
             self.note = format!("kernel TLS: {kernel_tls}\n");
@@ -141,12 +143,12 @@ impl Findings {
     }
 
     /// Judges by the TLS library and the order of certificates.
-    fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
+    fn look_at_tls(&mut self, source: &TypedConfiguration, settings: &Settings) {
         let known = self.diagnostics.iter().map(|one| one.message.clone());
         let mut known: HashSet<String> = known.collect();
         // No session will ever be stored in it, so its secret may be known.
         let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])));
-        for inspection in Plan::inspect(&settings.plane, &resumption) {
+        for inspection in Plan::inspect(&settings.data_plane, &resumption) {
             // Files have been looked into where the configuration names them. Here a certificate
             // may lack its key for no fault but that of the key's file.
             let of_file = |error: &BuildError| matches!(error.fault, BuildFault::Certificate(_));
@@ -186,12 +188,12 @@ impl Findings {
 }
 
 /// Opens the keys in tokens; each that cannot be is told where its certificate is named.
-fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+fn keys_that_do_not_open(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
     let become_user = user::choose(&settings.process).ok().flatten();
-    let fences = key_process::fences_of_trial(settings, become_user);
+    let confinement = key_process::fences_of_trial(settings, become_user);
     match held_keys::grouped(held_keys::of(settings, &mut Disk)) {
         Ok(groups) => {
-            let closed = key_process::try_out(&groups, &fences, |_| {});
+            let closed = key_process::try_out(&groups, &confinement, |_| {});
             closed.iter().flat_map(|one| preflight::closed_key(source, settings, one)).collect()
         }
         Err(why) => {
@@ -203,7 +205,7 @@ fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic
 }
 
 /// The diagnostics of the outcome for one side of a service.
-fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
+fn diagnostics(source: &TypedConfiguration, inspection: &Inspection) -> Vec<Diagnostic> {
     let service = inspection.service;
     let warnings = match &inspection.outcome {
         Err(error) => return tls_findings::fault(source, service, error),
@@ -212,9 +214,9 @@ fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
     let side = if inspection.is_front { "front" } else { "back" };
     let each = warnings.flat_map(|warning| {
         let key = match &warning.concern {
-            Concern::Certificate { place, .. }
-            | Concern::CertificateUnused(place)
-            | Concern::CertificateRevoked(place) => {
+            WarningSubject::Certificate { place, .. }
+            | WarningSubject::CertificateUnused(place)
+            | WarningSubject::CertificateRevoked(place) => {
                 config::key_of_certificate(source, service, Path::new(place))
             }
             _ => format!("service.{service}.{side}.tls"),
@@ -226,7 +228,7 @@ fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
 }
 
 fn summary(settings: &Settings) -> String {
-    let services = &settings.plane.services;
+    let services = &settings.data_plane.services;
     let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {
         services.iter().map(count).sum()
     };
@@ -265,12 +267,12 @@ fn count_refused(diagnostics: &[Diagnostic]) -> usize {
 }
 
 /// The addresses that cannot be listened at now, and rights that are missing.
-fn refusals(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+fn refusals(source: &TypedConfiguration, settings: &Settings) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut tell = |key: &str, address: &Address, error: io::Error| {
         found.extend(refusal(source, key, address, error));
     };
-    for (number, service) in settings.plane.services.iter().enumerate() {
+    for (number, service) in settings.data_plane.services.iter().enumerate() {
         let key = format!("service.{number}.front.listen");
         for address in &service.front.listen {
             let tried = match address {
@@ -337,7 +339,12 @@ fn check_path(path: &Path) -> io::Result<()> {
     }
 }
 
-fn refusal(source: &Source, key: &str, address: &Address, error: io::Error) -> Vec<Diagnostic> {
+fn refusal(
+    source: &TypedConfiguration,
+    key: &str,
+    address: &Address,
+    error: io::Error,
+) -> Vec<Diagnostic> {
     let failure = ListenFailure {
         who: String::new(),
         address: address.clone(),
@@ -361,7 +368,7 @@ struct CheckDocument<'a> {
     good: bool,
     diagnostics: Vec<Entry<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<Vec<Limit>>,
+    host: Option<Vec<HostLimit>>,
 }
 
 #[derive(Serialize)]
@@ -376,7 +383,7 @@ struct Entry<'a> {
 }
 
 /// The diagnostics for programs: one document, in one line.
-fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> String {
+fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<HostLimit>>) -> String {
     let json = CheckDocument {
         version: JSON_VERSION,
         good,
@@ -389,9 +396,9 @@ fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> Str
 
 fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
     let (file, line, column) = match &diagnostic.place {
-        Place::File { path, line: 0, .. } => (Some(&**path), None, None),
-        Place::File { path, line, column } => (Some(&**path), Some(*line), Some(*column)),
-        Place::Flag(_) | Place::Nowhere => (None, None, None),
+        FaultLocation::File { path, line: 0, .. } => (Some(&**path), None, None),
+        FaultLocation::File { path, line, column } => (Some(&**path), Some(*line), Some(*column)),
+        FaultLocation::Flag(_) | FaultLocation::Nowhere => (None, None, None),
     };
     Entry {
         severity: diagnostic.severity.word(),
@@ -406,7 +413,7 @@ fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
 
 /// A limit of the host.
 #[derive(Debug, Eq, PartialEq, Serialize)]
-struct Limit {
+struct HostLimit {
     /// The setting, or what it is of.
     name: &'static str,
     here: String,
@@ -429,7 +436,7 @@ type Of = fn(&[u64]) -> Option<u64>;
 type Row = (&'static str, Of, u64, fn(u64) -> String);
 
 /// All limits that there are.
-fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
+fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<HostLimit> {
     let numbers = |name: &str| {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         let text = fs::read_to_string(path).ok()?;
@@ -439,7 +446,7 @@ fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
     let mut limits =
         vec![open_files(settings, usage::descriptors().hard), memory(settings, usage::memory())];
     limits.extend(of_kernel(settings, numbers));
-    limits.extend(kernel_tls.map(|kernel_tls| Limit {
+    limits.extend(kernel_tls.map(|kernel_tls| HostLimit {
         name: "kernel TLS",
         here: kernel_tls.status.sentence.clone(),
         wanted: "by `ktls`".to_owned(),
@@ -448,21 +455,21 @@ fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
     limits
 }
 
-fn open_files(settings: &Settings, here: Option<u64>) -> Limit {
+fn open_files(settings: &Settings, here: Option<u64>) -> HostLimit {
     let wanted = preflight::descriptors_needed(settings);
     let remedy = format!("LimitNOFILE={wanted} in the unit, or `ulimit -n {wanted}`");
     own("open files (ulimit -Hn)", here, wanted, remedy)
 }
 
-fn memory(settings: &Settings, here: Option<u64>) -> Limit {
+fn memory(settings: &Settings, here: Option<u64>) -> HostLimit {
     let wanted = preflight::memory_needed(settings) >> 20;
     let remedy = format!("MemoryMax={wanted}M in the unit, or fewer `limits.connections`");
     own("memory in MiB (MemoryMax=)", here.map(|bytes| bytes >> 20), wanted, remedy)
 }
 
 /// A limit of the process; `here` is `None` where the process is not limited.
-fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Limit {
-    Limit {
+fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> HostLimit {
+    HostLimit {
         name,
         here: here.map_or_else(|| "unlimited".to_owned(), |here| here.to_string()),
         wanted: wanted.to_string(),
@@ -470,11 +477,11 @@ fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Li
     }
 }
 
-fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) -> Vec<Limit> {
-    let plane = &settings.plane;
-    let connections = u64::from(plane.limits.connections);
+fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) -> Vec<HostLimit> {
+    let data_plane = &settings.data_plane;
+    let connections = u64::from(data_plane.limits.connections);
     let descriptors = preflight::descriptors_needed(settings);
-    let backlog = u64::from(plane.workers.backlog);
+    let backlog = u64::from(data_plane.workers.backlog);
     let sockets = connections * SOCKETS_PER_CONNECTION;
     let peers = settings.cluster.as_ref().and_then(|one| one.peers.as_ref());
     let datagrams = peers.map_or(0, |_| RECEIVE_BYTES as u64);
@@ -498,7 +505,7 @@ fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) ->
         let here = of(&numbers(name).filter(|_| wanted > 0)?)?;
         let set = || format!("sysctl -w {name}=\"{}\"", value(wanted));
         let remedy = (here < wanted).then(set);
-        Some(Limit {
+        Some(HostLimit {
             name,
             here: here.to_string(),
             wanted: wanted.to_string(),
@@ -519,8 +526,8 @@ fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) ->
 /// The connections that all go to one server: each has a port of its own on this host (RFC 9293
 /// section 3.3.2). Those to Unix sockets have none.
 fn ports_wanted(settings: &Settings) -> u64 {
-    let process = settings.plane.limits.connections;
-    let services = settings.plane.services.iter().map(|service| {
+    let process = settings.data_plane.limits.connections;
+    let services = settings.data_plane.services.iter().map(|service| {
         let servers = service.back.server_list().iter();
         let servers = servers.filter(|one| one.endpoint.tcp_port().is_some()).count() as u64;
         let most = u64::from(service.connections_max.unwrap_or(process).min(process));
@@ -529,7 +536,7 @@ fn ports_wanted(settings: &Settings) -> u64 {
     services.max().unwrap_or(0)
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for HostLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, here, wanted, remedy } = self;
         write!(f, "{name}: {here}, wanted {wanted}")?;
@@ -542,7 +549,7 @@ impl fmt::Display for Limit {
 
 #[cfg(test)]
 mod tests {
-    use config::{Recording, Source};
+    use config::{Recording, TypedConfiguration};
 
     use super::*;
 
@@ -557,7 +564,7 @@ mod tests {
             ("backlog", "512"),
         ];
         let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let source = Source::Flags(flags.to_vec());
+        let source = TypedConfiguration::Flags(flags.to_vec());
         let loaded = config::load(&source, &mut Recording::default());
         loaded.unwrap().settings
     }

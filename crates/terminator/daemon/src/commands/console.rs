@@ -57,7 +57,7 @@ impl Console {
     /// The faults of a configuration, with an empty line after each; of many that are alike the
     /// first ones, and how many more there are.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
-        let mut counts: BTreeMap<Likeness<'_>, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<HeaderGuess<'_>, usize> = BTreeMap::new();
         for diagnostic in diagnostics {
             let Diagnostic { severity, subject, hint, .. } = diagnostic;
             let likeness = (*severity, subject.as_deref(), hint.as_deref());
@@ -104,7 +104,7 @@ impl Console {
 
 /// Diagnostics with the same of these are alike: messages name the file or the service that they
 /// are about.
-type Likeness<'a> = (Severity, Option<&'a str>, Option<&'a str>);
+type HeaderGuess<'a> = (Severity, Option<&'a str>, Option<&'a str>);
 
 fn has_severity(text: &str) -> bool {
     ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity))

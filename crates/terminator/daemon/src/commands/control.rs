@@ -293,7 +293,7 @@ pub(super) fn say_if_slow(console: Console, text: &'static str) -> Sender<()> {
 }
 
 /// The bytes that a status socket sent, and who made it.
-pub(super) struct Answer {
+pub(super) struct ControlAnswer {
     path: PathBuf,
     stream: UnixStream,
     bytes: Vec<u8>,
@@ -301,13 +301,13 @@ pub(super) struct Answer {
 }
 
 /// Asks the lariat whose status socket is there.
-pub(super) fn ask(path: &Path) -> Result<Answer, ControlError> {
+pub(super) fn ask(path: &Path) -> Result<ControlAnswer, ControlError> {
     status_socket::check_directory(path)?;
     ask_within(path, READ_TIME_MAX)
 }
 
 /// The same, for somebody who waits.
-pub(super) fn ask_patiently(path: &Path, console: Console) -> Result<Answer, ControlError> {
+pub(super) fn ask_patiently(path: &Path, console: Console) -> Result<ControlAnswer, ControlError> {
     status_socket::check_directory(path)?;
     let _waits = say_if_slow(
         console,
@@ -317,14 +317,14 @@ pub(super) fn ask_patiently(path: &Path, console: Console) -> Result<Answer, Con
     ask_within(path, PATIENT_TIME_MAX)
 }
 
-fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {
+fn ask_within(path: &Path, time: Duration) -> Result<ControlAnswer, ControlError> {
     let until = Instant::now() + time;
     let mut listener = 0;
     let mut answer = || {
         let stream = connected(path, until)?;
         let owner = credentials(stream.as_fd())?;
         listener = owner.pid;
-        Ok(Answer { path: path.to_owned(), owner, bytes: read_all(&stream, until)?, stream })
+        Ok(ControlAnswer { path: path.to_owned(), owner, bytes: read_all(&stream, until)?, stream })
     };
     answer().map_err(|error| match unheard(path, error) {
         ControlError::Mute { path, .. } => ControlError::Mute { path, pid: listener },
@@ -384,7 +384,7 @@ pub(super) fn unheard(path: &Path, error: io::Error) -> ControlError {
     }
 }
 
-impl Answer {
+impl ControlAnswer {
     /// The document as text, whatever it is.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()

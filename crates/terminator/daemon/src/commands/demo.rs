@@ -31,7 +31,7 @@ use wire::proxy_header::{self, Header, kind};
 use super::console::{Console, Exit};
 use super::serve::end_of;
 use crate::reader::ConfigSource;
-use crate::supervisor::{self, Failure, Started};
+use crate::supervisor::{self, Failure, ServingFacts};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoOptions {
@@ -54,9 +54,9 @@ pub(crate) fn run(options: DemoOptions, console: Console) -> Exit {
     }
 }
 
-fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
+fn set_up(options: DemoOptions) -> anyhow::Result<(DemoDirectory, TcpListener)> {
     let server = TcpListener::bind(loopback(0))?;
-    let stage = Stage::new().map_err(no_room)?;
+    let stage = DemoDirectory::new().map_err(no_room)?;
     for (name, text) in make_certificates(options.listen.ip())? {
         stage.write(name, &text)?;
     }
@@ -110,11 +110,16 @@ fn free_admin_address() -> SocketAddr {
     }
 }
 
-fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Console) -> Exit {
+fn serve(
+    options: DemoOptions,
+    stage: &DemoDirectory,
+    listener: TcpListener,
+    console: Console,
+) -> Exit {
     let mut waiting = Some(listener);
     let ended = supervisor::run(supervisor::Request {
         config: ConfigSource::File(stage.path("lariat.toml")),
-        started: &mut |started: &Started| {
+        started: &mut |started: &ServingFacts| {
             if started.is_reload {
                 return;
             }
@@ -137,7 +142,7 @@ fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Co
     exit
 }
 
-fn tell(started: &Started, options: DemoOptions, directory: &Path, console: Console) {
+fn tell(started: &ServingFacts, options: DemoOptions, directory: &Path, console: Console) {
     let address = started.listeners.iter().find_map(|(_, address)| match address {
         Address::Ip(address) => Some(*address),
         Address::Unix(_) | Address::Inherited(_) => None,
@@ -236,11 +241,11 @@ fn dated(mut params: CertificateParams) -> anyhow::Result<CertificateParams> {
 }
 
 /// The demo's temporary directory, which only its user may enter, gone when the demo is.
-struct Stage {
+struct DemoDirectory {
     directory: PathBuf,
 }
 
-impl Stage {
+impl DemoDirectory {
     /// Makes it. A directory of that name that is there already is somebody else's: an error.
     fn new() -> io::Result<Self> {
         let name = format!("lariat-demo-{}", std::process::id());
@@ -258,7 +263,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for DemoDirectory {
     fn drop(&mut self) {
         // What cannot be removed is left to the cleaner of temporary files.
         let _ = fs::remove_dir_all(&self.directory);
@@ -408,10 +413,13 @@ mod tests {
             files.insert(format!("d/{name}"), text.into_bytes());
         }
         let options = DemoOptions { listen: loopback(8443), admin: Some(loopback(0)) };
-        let source = config::Source::of_text("d/lariat.toml", configuration(options, loopback(80)));
+        let source = config::TypedConfiguration::of_text(
+            "d/lariat.toml",
+            configuration(options, loopback(80)),
+        );
         let loaded = config::load(&source, &mut files).unwrap();
         assert_eq!(loaded.warnings, []);
-        let terminated = loaded.settings.plane.services[0].front.terminated();
+        let terminated = loaded.settings.data_plane.services[0].front.terminated();
         assert_eq!(terminated.unwrap().certificates.len(), 2);
     }
 

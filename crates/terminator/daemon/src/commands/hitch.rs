@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use config::Disk;
-use import::{Fate, Import};
+use import::{Import, ImportOutcome};
 use sys::file;
 use wire::address::Address;
 
@@ -18,7 +18,7 @@ use super::args::StatusSocket;
 use super::console::{Console, Exit, print};
 use super::{check, control, serve};
 use crate::reader::{ConfigSource, hitch_import};
-use crate::supervisor::Started;
+use crate::supervisor::ServingFacts;
 
 const HELP: &str = "\
 Usage: lariat hitch [OPTIONS] [PEM]...
@@ -100,8 +100,10 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
 
 /// Findings for a start that hitch would refuse: faults, and options that are not mapped.
 fn faults(import: &Import) -> String {
-    let is_told = |fate: &Fate| matches!(fate, Fate::Fault { .. } | Fate::Unmapped { .. });
-    let told = import.findings().iter().filter(|one| is_told(&one.fate));
+    let is_told = |outcome: &ImportOutcome| {
+        matches!(outcome, ImportOutcome::Fault { .. } | ImportOutcome::Unmapped { .. })
+    };
+    let told = import.findings().iter().filter(|one| is_told(&one.outcome));
     told.map(|one| format!("{one}\n")).collect()
 }
 
@@ -110,7 +112,7 @@ fn differences(import: &Import) -> impl Iterator<Item = String> {
     let own = ["dbg-listen", "daemon"];
     let findings = import.findings().iter().filter(move |one| {
         let is_own = own.iter().any(|own| one.option.trim_start_matches('-').starts_with(own));
-        matches!(one.fate, Fate::Unmapped { .. }) && !is_own
+        matches!(one.outcome, ImportOutcome::Unmapped { .. }) && !is_own
     });
     findings.map(ToString::to_string)
 }
@@ -171,7 +173,7 @@ fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
 }
 
 /// The file of `dbg-listen`: an address of IPv4 a line that a client can connect to.
-fn write_hosts(path: &Path, started: &Started, console: Console) {
+fn write_hosts(path: &Path, started: &ServingFacts, console: Console) {
     let reachable = started.listeners.iter().filter_map(|(_, address)| match address {
         Address::Ip(address) if address.ip().is_unspecified() => {
             Some(format!("127.0.0.1:{}\n", address.port()))

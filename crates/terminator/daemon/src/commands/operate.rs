@@ -13,7 +13,7 @@ use super::control::{self, ControlError, RunningLariat};
 use crate::admin::{
     AcmeStatus, RunState, ServerState, ServerStatus, StatusDocument, acme_text, render_status_text,
 };
-use crate::named_servers::{Change, ServerName};
+use crate::named_servers::{MaintenanceChange, ServerName};
 use crate::status_parts::{CertificateChange, NOT_STORED};
 
 type CommandEnd = Result<Exit, ControlError>;
@@ -183,7 +183,7 @@ pub(super) fn drain(socket: &StatusSocket, console: Console) -> CommandEnd {
 /// Takes a server of the running one out of use, or back in, or changes its share.
 pub(super) fn change_server(
     socket: &StatusSocket,
-    change: Change,
+    change: MaintenanceChange,
     name: &ServerName,
     console: Console,
 ) -> CommandEnd {
@@ -204,12 +204,12 @@ pub(super) fn change_server(
         return Ok(Exit::Failed);
     };
     let outcome = match change {
-        Change::Disable | Change::DisableAndClose => {
+        MaintenanceChange::Disable | MaintenanceChange::DisableAndClose => {
             format!("is disabled; open connections to it: {open}")
         }
-        Change::Enable => "is enabled".to_owned(),
-        Change::Weight(Some(weight)) => format!("has weight {weight}"),
-        Change::Weight(None) => "has its configured weight".to_owned(),
+        MaintenanceChange::Enable => "is enabled".to_owned(),
+        MaintenanceChange::Weight(Some(weight)) => format!("has weight {weight}"),
+        MaintenanceChange::Weight(None) => "has its configured weight".to_owned(),
     };
     print(format_args!("{name} {outcome}\n"));
     Ok(Exit::Success)
@@ -217,12 +217,14 @@ pub(super) fn change_server(
 
 /// A disabled server, or one of weight 0, is down once each worker has heard of it; one that is
 /// enabled may be down for other reasons.
-fn is_done(server: &ServerStatus, change: Change) -> bool {
+fn is_done(server: &ServerStatus, change: MaintenanceChange) -> bool {
     match change {
-        Change::Disable => server.disabled && server.state == ServerState::Down,
-        Change::DisableAndClose => is_done(server, Change::Disable) && server.open() == 0,
-        Change::Enable => !server.disabled,
-        Change::Weight(weight) => {
+        MaintenanceChange::Disable => server.disabled && server.state == ServerState::Down,
+        MaintenanceChange::DisableAndClose => {
+            is_done(server, MaintenanceChange::Disable) && server.open() == 0
+        }
+        MaintenanceChange::Enable => !server.disabled,
+        MaintenanceChange::Weight(weight) => {
             let is_out = weight != Some(0) || server.state == ServerState::Down;
             server.weight_ordered == weight && is_out
         }

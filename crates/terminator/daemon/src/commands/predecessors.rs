@@ -196,7 +196,7 @@ fn is_file(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use import::{Sense, meanings};
+    use import::{OptionSupport, meanings};
 
     use super::*;
 
@@ -204,10 +204,10 @@ mod tests {
     fn the_table_of_meanings_names_keys_that_are() {
         for kind in Predecessor::ALL {
             for meaning in meanings(kind) {
-                let keys = match meaning.sense {
-                    Sense::Key { key, .. } => key,
-                    Sense::Joined { keys, .. } => keys,
-                    Sense::Always(_) | Sense::Lacks { .. } => continue,
+                let keys = match meaning.support {
+                    OptionSupport::Key { key, .. } => key,
+                    OptionSupport::Joined { keys, .. } => keys,
+                    OptionSupport::Always(_) | OptionSupport::Lacks { .. } => continue,
                 };
                 let paths = keys.split([' ', ',']).filter(|word| word.contains('.'));
                 for path in paths {

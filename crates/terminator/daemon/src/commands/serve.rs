@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::{fs, io};
 
 use sys::peer::Process;
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use telemetry::printable::line;
 use wire::address::{Address, UnixName};
 
@@ -14,9 +14,9 @@ use super::console::{Console, Exit};
 use super::control;
 use crate::handover::SUPERVISOR_NAME;
 use crate::host_lack::is_lack;
-use crate::messages::{self, Form};
+use crate::messages::{self, MessageStyle};
 use crate::reader::ConfigSource;
-use crate::supervisor::{self, Failure, Request, Started};
+use crate::supervisor::{self, Failure, Request, ServingFacts};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
     run_and_tell(config, console, tell)
@@ -26,7 +26,7 @@ pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
 pub(super) fn run_and_tell(
     config: ConfigSource,
     console: Console,
-    mut tell: impl FnMut(&Started),
+    mut tell: impl FnMut(&ServingFacts),
 ) -> Exit {
     messages::suit_reader();
     let mut ended = supervisor::run(Request {
@@ -86,11 +86,11 @@ fn holder_of_another(address: &Address) -> Option<String> {
     ))
 }
 
-pub(super) fn tell(started: &Started) {
+pub(super) fn tell(started: &ServingFacts) {
     if started.is_reload {
         return;
     }
-    let notice = |text: std::fmt::Arguments<'_>| messages::say(Level::Notice, text);
+    let notice = |text: std::fmt::Arguments<'_>| messages::say(LogLevel::Notice, text);
     let mut sharers: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for (service, address) in &started.listeners {
         sharers.entry(address.to_string()).or_default().push(service);
@@ -144,9 +144,9 @@ fn report(failure: &Failure, console: Console) {
         Failure::Config(diagnostics) => diagnostics.iter().map(ToString::to_string).collect(),
         other => vec![other.to_string()],
     };
-    let is_plain = messages::form() == Form::Plain;
+    let is_plain = messages::form() == MessageStyle::Plain;
     for text in &texts {
-        let (level, rest) = Level::split(text).unwrap_or((Level::Error, text));
+        let (level, rest) = LogLevel::split(text).unwrap_or((LogLevel::Error, text));
         messages::send(level, rest);
         if !is_plain {
             messages::write(level, rest);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use config::LogDaemon;
 use sys::{log_socket, process};
 use telemetry::form::{Facility, Origin, complete_journal, complete_syslog};
-use telemetry::message::{Level, Message};
+use telemetry::message::{LogLevel, Message};
 
 /// Messages that wait for the thread. A reload says a few; a host whose servers all go down says
 /// some hundred at once.
@@ -31,13 +31,13 @@ const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct LogMessage {
     pub(crate) time_us: u64,
-    pub(crate) level: Level,
+    pub(crate) level: LogLevel,
     pub(crate) text: String,
 }
 
-impl Said {
+impl LogMessage {
     pub(crate) fn message(&self) -> Message<'_> {
         Message { time_us: self.time_us, level: self.level, text: &self.text }
     }
@@ -52,7 +52,7 @@ pub(crate) struct MessageSender {
 
 #[derive(Debug)]
 enum Item {
-    Said(Said),
+    Said(LogMessage),
     /// To be dropped once all before it is sent.
     Flush(SyncSender<()>),
 }
@@ -64,18 +64,23 @@ impl MessageSender {
     /// No thread can be started.
     pub(crate) fn start(
         daemon: LogDaemon,
-        otherwise: impl FnMut(&Said) + Send + 'static,
+        otherwise: impl FnMut(&LogMessage) + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, items) = sync_channel(WAITING_MAX);
-        let mut way =
-            Way { daemon: daemon.clone(), collector: None, last: None, diverted: 0, otherwise };
+        let mut way = LogRoute {
+            daemon: daemon.clone(),
+            collector: None,
+            last: None,
+            diverted: 0,
+            otherwise,
+        };
         let work = move || way.send_all(&items);
         thread::Builder::new().name("messages".to_owned()).spawn(work)?;
         Ok(Self { daemon, queue })
     }
 
     /// Leaves a message to the thread; `false` = it finds no place.
-    pub(crate) fn send(&self, said: Said) -> bool {
+    pub(crate) fn send(&self, said: LogMessage) -> bool {
         self.queue.try_send(Item::Said(said)).is_ok()
     }
 
@@ -95,16 +100,16 @@ impl MessageSender {
     }
 }
 
-struct Way<F> {
+struct LogRoute<F> {
     daemon: LogDaemon,
     collector: Option<Collector>,
-    last: Option<Said>,
+    last: Option<LogMessage>,
     /// Messages that went elsewhere since the daemon took one.
     diverted: u64,
     otherwise: F,
 }
 
-impl<F: FnMut(&Said)> Way<F> {
+impl<F: FnMut(&LogMessage)> LogRoute<F> {
     fn send_all(&mut self, items: &Receiver<Item>) {
         loop {
             let item = items.try_recv().or_else(|_| {
@@ -123,7 +128,7 @@ impl<F: FnMut(&Said)> Way<F> {
         }
     }
 
-    fn deliver(&mut self, said: Said) {
+    fn deliver(&mut self, said: LogMessage) {
         match self.send(&said) {
             Ok(()) => {
                 self.say_diverted(said.time_us);
@@ -146,12 +151,12 @@ impl<F: FnMut(&Said)> Way<F> {
         }
     }
 
-    fn divert(&mut self, said: &Said, why: &str) {
+    fn divert(&mut self, said: &LogMessage, why: &str) {
         if self.diverted == 0 {
             let daemon = &self.daemon;
-            (self.otherwise)(&Said {
+            (self.otherwise)(&LogMessage {
                 time_us: said.time_us,
-                level: Level::Warning,
+                level: LogLevel::Warning,
                 text: format!(
                     "messages go to the standard error until {daemon} takes them again: {why}\n\
                      hint: see whether it runs; `log.syslog` and `log.journald` say where it is"
@@ -168,12 +173,12 @@ impl<F: FnMut(&Said)> Way<F> {
         if diverted > 0 {
             let text = format!("{diverted} messages went to the standard error: it was away");
             // That they did has been said there.
-            let _ = self.send(&Said { time_us, level: Level::Notice, text });
+            let _ = self.send(&LogMessage { time_us, level: LogLevel::Notice, text });
         }
     }
 
     /// Sends to the daemon, or to the one that has taken its place.
-    fn send(&mut self, said: &Said) -> Result<(), String> {
+    fn send(&mut self, said: &LogMessage) -> Result<(), String> {
         match self.send_over(said) {
             Err(Refusal::Away { why, is_late }) => {
                 self.collector = None;
@@ -192,7 +197,7 @@ impl<F: FnMut(&Said)> Way<F> {
         again.map_err(sentence)
     }
 
-    fn send_over(&mut self, said: &Said) -> Result<(), Refusal> {
+    fn send_over(&mut self, said: &LogMessage) -> Result<(), Refusal> {
         let collector = match self.collector.take() {
             Some(collector) => collector,
             None => connect(&self.daemon)?,
@@ -364,13 +369,13 @@ mod tests {
 
     fn start(path: &Path) -> (MessageSender, Receiver<String>) {
         let (sender, others) = mpsc::channel();
-        let otherwise = move |said: &Said| sender.send(said.text.clone()).unwrap();
+        let otherwise = move |said: &LogMessage| sender.send(said.text.clone()).unwrap();
         let daemon = LogDaemon::Journal(path.to_owned());
         (MessageSender::start(daemon, otherwise).unwrap(), others)
     }
 
     fn say(sender: &MessageSender, text: &str) -> bool {
-        sender.send(Said { time_us: 0, level: Level::Notice, text: text.to_owned() })
+        sender.send(LogMessage { time_us: 0, level: LogLevel::Notice, text: text.to_owned() })
     }
 
     fn received(socket: &UnixDatagram) -> String {

@@ -27,12 +27,12 @@ use super::child::{Backoff, Child, Program};
 use super::events::{Event, EventSender};
 use super::failure::Failure;
 use super::prepared::PreparedAcme;
-use super::reading::Readers;
+use super::reading::RunningReaders;
 use super::sharing_host::SharingHost;
 use super::upgrade::state::HookState;
 use crate::acme_folder::{self, FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
-use crate::handover::{Fences, ProcessMessageForm, Secret};
+use crate::handover::{Confinement, ProcessMessageForm, Secret};
 use crate::messages::{error, warn};
 use crate::reader::Task;
 use crate::status_parts::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
@@ -83,19 +83,23 @@ pub(super) struct Acme {
     pub(super) challenges: PendingChallenges,
     pub(super) sharing: SharingHost,
     /// For the folder.
-    pub(super) readers: Readers,
+    pub(super) readers: RunningReaders,
     /// When the configuration is read again, if what has come is not served by then.
     pub(super) reloads: Option<Instant>,
     /// When certificates are looked at again, if there are any.
     pub(super) looks: Option<Instant>,
     /// Since when there is no certificate for an entry.
     missing: BTreeMap<String, Instant>,
-    fences: Fences,
+    confinement: Confinement,
     pub(super) sender: EventSender,
 }
 
 impl Acme {
-    pub(super) fn new(fences: Fences, sender: EventSender, hooks: Vec<HookState>) -> Self {
+    pub(super) fn new(
+        confinement: Confinement,
+        sender: EventSender,
+        hooks: Vec<HookState>,
+    ) -> Self {
         let options = AcmeOptions { folder: PathBuf::new(), entries: Vec::new(), host_roots: None };
         Self {
             options,
@@ -113,11 +117,11 @@ impl Acme {
             stores: None,
             challenges: PendingChallenges::inheriting(hooks),
             sharing: SharingHost::new(),
-            readers: Readers::default(),
+            readers: RunningReaders::default(),
             reloads: None,
             looks: None,
             missing: BTreeMap::new(),
-            fences,
+            confinement,
             sender,
         }
     }
@@ -294,7 +298,7 @@ impl Acme {
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Acme(number, heard));
         let process = Child::start(number, &ACME, hear)?;
-        Ok(self.process.insert(process).send(&AcmeAsk::Enter(self.fences.clone()), &[])?)
+        Ok(self.process.insert(process).send(&AcmeAsk::Enter(self.confinement.clone()), &[])?)
     }
 
     pub(super) fn send(&mut self, order: AcmeOrder) {

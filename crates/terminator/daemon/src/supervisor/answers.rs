@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use tls::key_log::KeyLines;
 
-use super::child::{Child, Earlier, Heard};
+use super::child::{Child, ChildEvent, EarlierWorkerProcess};
 use super::failure::Failure;
 use super::own_sockets::ClusterSocket;
-use super::{ANSWER_TIME_MAX, Due, Phase, Started, Supervisor};
-use crate::handover::{Answer, Fence, Order, Rights};
+use super::{ANSWER_TIME_MAX, DueWork, Phase, ServingFacts, Supervisor};
+use crate::handover::{Answer, ConfinementState, Rights, SupervisorOrder};
 use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::named_servers::Observations;
 
@@ -18,34 +18,34 @@ use crate::named_servers::Observations;
 const DEATHS_UNREADY: u32 = 5;
 
 impl Supervisor<'_> {
-    pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<(), Failure> {
+    pub(super) fn heard(&mut self, number: u64, heard: ChildEvent<Answer>) -> Result<(), Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
             self.heard_of_earlier(number, heard);
             return Ok(());
         }
         match heard {
-            Heard::End => self.child_is_gone()?,
-            Heard::Stopped => self.listens_no_more(number),
-            Heard::Answer(Answer::Entered(rights)) => self.entered(rights),
-            Heard::Answer(answer) if !self.phase.expects(&answer) => {}
-            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message))?,
-            Heard::Answer(Answer::Ready { generation, warnings }) => {
+            ChildEvent::End => self.child_is_gone()?,
+            ChildEvent::Stopped => self.listens_no_more(number),
+            ChildEvent::Answer(Answer::Entered(rights)) => self.entered(rights),
+            ChildEvent::Answer(answer) if !self.phase.expects(&answer) => {}
+            ChildEvent::Answer(Answer::Stuck(message)) => self.stuck(printable(&message))?,
+            ChildEvent::Answer(Answer::Ready { generation, warnings }) => {
                 self.ready(generation, &warnings);
             }
-            Heard::Answer(Answer::Refused { generation, message }) => {
+            ChildEvent::Answer(Answer::Refused { generation, message }) => {
                 self.refused(generation, printable(&message))?;
             }
-            Heard::Answer(Answer::Building) => self.builds_still(),
-            Heard::Answer(Answer::Accepting) if self.waits => {
+            ChildEvent::Answer(Answer::Building) => self.builds_still(),
+            ChildEvent::Answer(Answer::Accepting) if self.waits => {
                 self.has_taken_over();
                 self.serves();
             }
-            Heard::Answer(Answer::Answering(number)) => self.workers_answer(number),
-            Heard::Answer(Answer::Alive { connections }) => {
+            ChildEvent::Answer(Answer::Answering(number)) => self.workers_answer(number),
+            ChildEvent::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
             }
-            Heard::Answer(Answer::Drained { cut }) => self.drained(cut),
-            Heard::Answer(other) => self.told(other),
+            ChildEvent::Answer(Answer::Drained { cut }) => self.drained(cut),
+            ChildEvent::Answer(other) => self.told(other),
         }
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Supervisor<'_> {
             Answer::Note(message) => say_labelled(&printable(&message)),
             Answer::Said(messages) => {
                 for (severity, text) in messages {
-                    messages::say(Level::of_severity(severity), text);
+                    messages::say(LogLevel::of_severity(severity), text);
                 }
             }
             Answer::Warned(warnings) => say_warnings(&warnings),
@@ -99,7 +99,7 @@ impl Supervisor<'_> {
                 say_warnings(warnings);
                 let first = std::mem::take(&mut self.warnings);
                 self.reloads.started([first, answered(warnings)].concat());
-                self.tell(&Order::Reloads(self.reloads.clone()));
+                self.tell(&SupervisorOrder::Reloads(self.reloads.clone()));
                 if self.waits {
                     return self.await_keys();
                 }
@@ -121,14 +121,14 @@ impl Supervisor<'_> {
     /// because its connections would end as well. One in an attacker's hands may say so for ever,
     /// so this has an end.
     fn builds_still(&mut self) {
-        if let Some((due, Due::Answer { at_latest })) = &mut self.due {
+        if let Some((due, DueWork::Answer { at_latest })) = &mut self.due {
             *due = (Instant::now() + ANSWER_TIME_MAX).min(*at_latest);
         }
     }
 
     /// Whether the worker process has been told that plan, and has not answered.
     fn is_asked_to_build(&self, generation: u64) -> bool {
-        let is_told = matches!(self.due, Some((_, Due::Answer { .. })));
+        let is_told = matches!(self.due, Some((_, DueWork::Answer { .. })));
         is_told && self.pending.is_some() && generation == self.generation + 1
     }
 
@@ -147,8 +147,8 @@ impl Supervisor<'_> {
         self.reload_if_asked();
     }
 
-    pub(super) fn started(&self, is_reload: bool) -> Started {
-        Started {
+    pub(super) fn started(&self, is_reload: bool) -> ServingFacts {
+        ServingFacts {
             is_reload,
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
@@ -257,37 +257,37 @@ impl Supervisor<'_> {
         if pause.is_zero() {
             return self.start_again();
         }
-        self.due = Some((now + pause, Due::Restart));
+        self.due = Some((now + pause, DueWork::Restart));
         Ok(())
     }
 
-    pub(super) fn heard_of_earlier(&mut self, number: u64, heard: Heard<Answer>) {
-        let is_it = |one: &Earlier| one.child.number() == number;
+    pub(super) fn heard_of_earlier(&mut self, number: u64, heard: ChildEvent<Answer>) {
+        let is_it = |one: &EarlierWorkerProcess| one.child.number() == number;
         let Some(place) = self.earlier.iter().position(is_it) else {
             // The last words of one that is gone.
             return;
         };
-        let drains = !self.earlier.get(place).is_some_and(Earlier::serves);
+        let drains = !self.earlier.get(place).is_some_and(EarlierWorkerProcess::serves);
         match heard {
-            Heard::End => self.earlier_is_gone(place),
-            Heard::Stopped => self.listens_no_more(number),
-            Heard::Answer(Answer::Paused(observations)) if self.is_switching && !drains => {
+            ChildEvent::End => self.earlier_is_gone(place),
+            ChildEvent::Stopped => self.listens_no_more(number),
+            ChildEvent::Answer(Answer::Paused(observations)) if self.is_switching && !drains => {
                 self.paused(observations);
             }
-            Heard::Answer(Answer::Drained { cut }) if drains => {
-                let Earlier { child, .. } = self.earlier.remove(place);
+            ChildEvent::Answer(Answer::Drained { cut }) if drains => {
+                let EarlierWorkerProcess { child, .. } = self.earlier.remove(place);
                 self.upgrading.listening.retain(|one| *one != number);
                 let pid = child.pid();
                 child.end();
                 say_ended(&format!("the worker process before (pid {pid}) has ended"), cut);
                 self.end_if_last();
             }
-            Heard::Answer(other) => self.told(other),
+            ChildEvent::Answer(other) => self.told(other),
         }
     }
 
     fn earlier_is_gone(&mut self, place: usize) {
-        let Earlier { mut child, drains_until } = self.earlier.remove(place);
+        let EarlierWorkerProcess { mut child, drains_until } = self.earlier.remove(place);
         self.upgrading.listening.retain(|one| *one != child.number());
         child.keep();
         let pid = child.pid();
@@ -304,7 +304,8 @@ impl Supervisor<'_> {
 
     /// Kills those that have had their time to drain.
     pub(super) fn earlier_are_late(&mut self, now: Instant) {
-        let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
+        let is_late =
+            |one: &mut EarlierWorkerProcess| one.drains_until.is_some_and(|until| until <= now);
         for mut one in self.earlier.extract_if(.., is_late) {
             one.child.keep();
             self.upgrading.listening.retain(|number| *number != one.child.number());
@@ -334,10 +335,10 @@ pub(super) fn say_ended(who: &str, cut: u64) {
 }
 
 fn warn_of_rights(rights: Rights) {
-    if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&Fence::Absent) {
+    if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&ConfinementState::Absent) {
         return;
     }
-    let hint = if rights.files == Fence::Absent && rights.reads_folders {
+    let hint = if rights.files == ConfinementState::Absent && rights.reads_folders {
         "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
          the files, whose user owns nothing else"
     } else {
@@ -353,7 +354,7 @@ fn say_warnings(warnings: &[String]) {
 }
 
 fn labelled(warnings: &[String]) -> Vec<String> {
-    let label = |text: &String| match Level::split(text) {
+    let label = |text: &String| match LogLevel::split(text) {
         Some(_) => text.clone(),
         None => format!("warning: {text}"),
     };

@@ -13,15 +13,15 @@ use wire::date::put_time;
 use super::Supervisor;
 use super::acme::STORE_PAUSE;
 use super::challenges::{CHALLENGES_MAX, RunningHook, allowed};
-use super::child::{Child, Heard};
+use super::child::{Child, ChildEvent};
 use super::events::Event;
 use super::failure::Failure;
-use super::reading::Done;
+use super::reading::ReaderResult;
 use super::sharing::ANSWERS_TIME_MAX;
 use crate::acme_folder::{self, WaitingFile};
 use crate::acme_hook::Hook;
 use crate::acme_process::AcmeReply;
-use crate::handover::Order;
+use crate::handover::SupervisorOrder;
 use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::status_parts::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
@@ -45,24 +45,24 @@ impl Supervisor<'_> {
     /// Tells the worker process what authorities are answered, and operators shown.
     pub(super) fn tell_acme(&mut self) {
         if self.acme.options.entries.is_empty() {
-            return self.tell(&Order::Acme(Vec::new()));
+            return self.tell(&SupervisorOrder::Acme(Vec::new()));
         }
         self.set_answers();
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+        self.tell(&SupervisorOrder::Acme(self.acme.statuses.values().cloned().collect()));
     }
 
-    pub(super) fn acme_said(&mut self, number: u64, heard: Heard<AcmeReply>) {
+    pub(super) fn acme_said(&mut self, number: u64, heard: ChildEvent<AcmeReply>) {
         if self.acme.process.as_ref().map(Child::number) != Some(number) {
             // The last words of the process before.
             return;
         }
         match heard {
-            Heard::Answer(AcmeReply::Answer(answer)) => self.acme_answered(answer),
-            Heard::Answer(AcmeReply::Stuck(why)) => {
+            ChildEvent::Answer(AcmeReply::Answer(answer)) => self.acme_answered(answer),
+            ChildEvent::Answer(AcmeReply::Stuck(why)) => {
                 let why = printable::line(&why);
                 self.acme.is_gone(&format!("cannot give up its rights: {why}"));
             }
-            Heard::End | Heard::Stopped => self.acme.is_gone("has ended"),
+            ChildEvent::End | ChildEvent::Stopped => self.acme.is_gone("has ended"),
         }
     }
 
@@ -151,11 +151,11 @@ impl Supervisor<'_> {
         status.waits_for = news.waits_for.as_deref().map(bounded);
         (status.next_seconds, status.last_failure) = (news.next, failure);
         status.failures = failures;
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+        self.tell(&SupervisorOrder::Acme(self.acme.statuses.values().cloned().collect()));
     }
 
     /// The disk has what was to be stored, or not.
-    pub(super) fn acme_stored(&mut self, done: Result<Done, Failure>) {
+    pub(super) fn acme_stored(&mut self, done: Result<ReaderResult, Failure>) {
         self.acme.is_storing = false;
         let of_records = |one: &&WaitingFile| one.path == acme_folder::records_file();
         let records = self.acme.waiting.iter().filter(of_records).count();
@@ -186,7 +186,7 @@ impl Supervisor<'_> {
                 if has_records {
                     self.records_kept(Some(&failure.to_string()));
                 }
-                self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+                self.tell(&SupervisorOrder::Acme(self.acme.statuses.values().cloned().collect()));
             }
         }
         self.acme.store();
@@ -206,7 +206,7 @@ impl Supervisor<'_> {
             self.reload();
         }
         if self.acme.looks.is_some_and(|at| at <= now) && self.acme.look_for_overdue(now) {
-            self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+            self.tell(&SupervisorOrder::Acme(self.acme.statuses.values().cloned().collect()));
         }
         self.run_hooks();
         self.tend_sharing(now);
@@ -231,7 +231,7 @@ impl Supervisor<'_> {
         if !self.pass_on(&name, change) {
             self.change_certificate(name, change);
         }
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+        self.tell(&SupervisorOrder::Acme(self.acme.statuses.values().cloned().collect()));
         true
     }
 
@@ -363,7 +363,7 @@ impl Supervisor<'_> {
                 let sender = self.acme.sender.clone();
                 let wait = move || {
                     while let Ok(false) = reader.has_ended_within(READER_LOOK) {}
-                    let end = Done::Hook(true, String::new());
+                    let end = ReaderResult::Hook(true, String::new());
                     sender.send(Event::HookEnded(id, true, Ok(end)));
                 };
                 // Without a thread it is not waited for.
@@ -424,16 +424,21 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn hook_ended(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
+    pub(super) fn hook_ended(
+        &mut self,
+        id: u64,
+        presents: bool,
+        done: Result<ReaderResult, Failure>,
+    ) {
         self.tell_end_of_hook(id, presents, done);
         self.run_hooks();
     }
 
-    fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
+    fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<ReaderResult, Failure>) {
         let running = self.acme.challenges.running.remove(&id);
         let failure = match done {
-            Ok(Done::Hook(true, _)) => None,
-            Ok(Done::Hook(false, why)) => Some(why),
+            Ok(ReaderResult::Hook(true, _)) => None,
+            Ok(ReaderResult::Hook(false, why)) => Some(why),
             Ok(_) => Some("the program's end was not heard".to_owned()),
             Err(failure) => Some(failure.to_string()),
         };

@@ -7,7 +7,7 @@ use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
 use sys::peer::Process;
 
-use super::reading::{HOOK_PROCESSES_MAX, Readers};
+use super::reading::{HOOK_PROCESSES_MAX, RunningReaders};
 use super::upgrade::state::HookState;
 use crate::acme_hook::Hook;
 use crate::status_parts::Validations;
@@ -100,7 +100,7 @@ pub(super) struct PendingChallenges {
     pub(super) recorded: Vec<Hook>,
     /// Programs that put records there once the disk has [`Self::recorded`].
     pub(super) unrecorded: Vec<(u64, Hook)>,
-    pub(super) readers: Readers,
+    pub(super) readers: RunningReaders,
 }
 
 impl PendingChallenges {

@@ -18,7 +18,8 @@ use sys::{clock, process, signal};
 
 use super::upgrade::state::WorkerState;
 use crate::handover::{
-    ANSWER_BYTES_MAX, Order, ProcessMessageForm, STEADY_AFTER, Secret, WORKER_ARGUMENT, WORKER_NAME,
+    ANSWER_BYTES_MAX, ProcessMessageForm, STEADY_AFTER, Secret, SupervisorOrder, WORKER_ARGUMENT,
+    WORKER_NAME,
 };
 use crate::messages::{self, error};
 
@@ -107,7 +108,7 @@ fn is_sendable(bytes: &[u8]) -> Result<(), SendFault> {
     Err(SendFault::Unsendable(io::Error::new(io::ErrorKind::InvalidInput, words)))
 }
 
-pub(super) enum Heard<A> {
+pub(super) enum ChildEvent<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
     End,
@@ -120,7 +121,7 @@ impl Child {
     pub(super) fn start<A: DeserializeOwned>(
         number: u64,
         program: &Program,
-        hear: impl FnMut(Heard<A>) + Send + 'static,
+        hear: impl FnMut(ChildEvent<A>) + Send + 'static,
     ) -> io::Result<Self> {
         let (channel, theirs) = channel::pair()?;
         let channel = channel.with_send_timeout(SEND_TIME_MAX);
@@ -188,7 +189,7 @@ impl Child {
     /// Calls `hear` with each of its messages, from a thread. No other may listen.
     pub(super) fn listen<A: DeserializeOwned>(
         &self,
-        mut hear: impl FnMut(Heard<A>) + Send + 'static,
+        mut hear: impl FnMut(ChildEvent<A>) + Send + 'static,
     ) -> io::Result<()> {
         self.stop.drain();
         let (channel, stop) = (Arc::clone(&self.channel), Arc::clone(&self.stop));
@@ -198,7 +199,7 @@ impl Child {
             let end = listen(&channel, &stop, (form, bytes_max), &mut hear);
             hear(end.unwrap_or_else(|nonsense| {
                 error(format_args!("the process `{name}` (pid {pid}) says nonsense: {nonsense}"));
-                Heard::End
+                ChildEvent::End
             }));
         };
         let thread = thread::Builder::new().name(format!("child {}", self.number));
@@ -298,18 +299,18 @@ fn listen<A: DeserializeOwned>(
     channel: &Channel,
     stop: &Waker,
     (form, bytes_max): (ProcessMessageForm, usize),
-    hear: &mut impl FnMut(Heard<A>),
-) -> io::Result<Heard<A>> {
+    hear: &mut impl FnMut(ChildEvent<A>),
+) -> io::Result<ChildEvent<A>> {
     loop {
         match channel.awaits(stop) {
             Ok(true) => {}
-            Ok(false) => return Ok(Heard::Stopped),
-            Err(_) => return Ok(Heard::End),
+            Ok(false) => return Ok(ChildEvent::Stopped),
+            Err(_) => return Ok(ChildEvent::End),
         }
         match channel.receive_up_to(bytes_max, 0) {
-            Ok(Some((bytes, _))) => hear(Heard::Answer(form.decode(&bytes)?)),
+            Ok(Some((bytes, _))) => hear(ChildEvent::Answer(form.decode(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
-            Ok(None) | Err(_) => return Ok(Heard::End),
+            Ok(None) | Err(_) => return Ok(ChildEvent::End),
         }
     }
 }
@@ -361,7 +362,7 @@ impl Backoff {
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A worker process of a program before.
-pub(crate) struct Earlier {
+pub(crate) struct EarlierWorkerProcess {
     pub(crate) child: Child,
     /// `None` = it serves.
     pub(crate) drains_until: Option<Instant>,
@@ -378,7 +379,7 @@ pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerSt
     }
 }
 
-impl Earlier {
+impl EarlierWorkerProcess {
     /// Worker processes of the program before, with the ways to them.
     pub(crate) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
         let each = states.iter().zip(channels).map(|(state, channel)| {
@@ -407,7 +408,7 @@ impl Earlier {
         self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
         let is_replaced = true;
         // One that takes no order ends, which is heard.
-        if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
+        if self.child.send(&SupervisorOrder::Drain { time, is_replaced }, &[]).is_err() {
             self.child.kill();
         }
     }
@@ -460,8 +461,8 @@ mod tests {
                 let sent = scope
                     .spawn(|| ours.send(b"\"Building\"", &[]).and_then(|()| ours.send(said, &[])));
                 let mut answers = 0;
-                let mut hear = |heard: Heard<Answer>| {
-                    answers += usize::from(matches!(heard, Heard::Answer(Answer::Building)));
+                let mut hear = |heard: ChildEvent<Answer>| {
+                    answers += usize::from(matches!(heard, ChildEvent::Answer(Answer::Building)));
                 };
                 let ended = listen(&theirs, &stop, limits, &mut hear);
                 drop(theirs);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sys::clock;
 
-use super::child::{Child, Heard, Program};
+use super::child::{Child, ChildEvent, Program};
 use super::events::{Event, EventSender};
 use super::upgrade::state::KeyProcessState;
 use crate::handover::ProcessMessageForm;
@@ -158,8 +158,8 @@ impl EarlierKeyProcesses {
     }
 
     /// Hears the process of that number, if it is one of these.
-    pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
-        let is_well = matches!(heard, Heard::Answer(KeyReply::Well | KeyReply::Opened(_)));
+    pub(super) fn heard(&mut self, number: u64, heard: &ChildEvent<KeyReply>) {
+        let is_well = matches!(heard, ChildEvent::Answer(KeyReply::Well | KeyReply::Opened(_)));
         self.all.retain(|one| one.process.number() != number || is_well);
         for one in self.all.iter_mut().filter(|one| one.process.number() == number) {
             (one.is_asked, one.look) = (false, Instant::now() + LOOK_INTERVAL);
@@ -219,7 +219,7 @@ mod tests {
             let mut left_after = |seconds| {
                 earlier.tend(begun + Duration::from_secs(seconds));
                 for number in [1, 2] {
-                    earlier.heard(number, &Heard::Answer(KeyReply::Well));
+                    earlier.heard(number, &ChildEvent::Answer(KeyReply::Well));
                 }
                 earlier.all.iter().map(|one| one.process.number()).collect::<Vec<_>>()
             };

@@ -11,34 +11,34 @@ use sys::epoll::{Epoll, Events, Interest, Waker};
 use sys::peer::Process;
 use sys::signal::{self, Signal, Signals};
 
-use super::child::Heard;
+use super::child::ChildEvent;
 use super::failure::Failure;
-use super::reading::Done;
+use super::reading::ReaderResult;
 use super::upgrade::check::CheckNews;
 use crate::acme_process::AcmeReply;
 use crate::handover::Answer;
 use crate::held_keys::KeyReply;
 use crate::resolve::Reply;
-use crate::watcher::{Changed, Stamps};
+use crate::watcher::{ChangedFiles, Stamps};
 
 pub(super) enum Event {
     Signal(Signal),
     Ordered(u64),
-    Heard(u64, Heard<Answer>),
-    Resolver(u64, Heard<Reply>),
+    Heard(u64, ChildEvent<Answer>),
+    Resolver(u64, ChildEvent<Reply>),
     Check(u64, CheckNews),
     /// The outcome of reading a configuration, and the files that were looked at.
-    Read(Result<Done, Failure>, Option<Stamps>),
-    Watched(u64, Heard<Changed>),
+    Read(Result<ReaderResult, Failure>, Option<Stamps>),
+    Watched(u64, ChildEvent<ChangedFiles>),
     /// The log at that path, which was asked for by a signal.
-    Reopened(PathBuf, Result<Done, Failure>),
-    Acme(u64, Heard<AcmeReply>),
-    AcmeStored(Result<Done, Failure>),
+    Reopened(PathBuf, Result<ReaderResult, Failure>),
+    Acme(u64, ChildEvent<AcmeReply>),
+    AcmeStored(Result<ReaderResult, Failure>),
     /// A certificate has been read for another host: its name and kind of key.
-    AcmeLoaded(String, String, Result<Done, Failure>),
-    Keys(u64, Heard<KeyReply>),
+    AcmeLoaded(String, String, Result<ReaderResult, Failure>),
+    Keys(u64, ChildEvent<KeyReply>),
     /// That of a challenge of that number: whether it was to put a record into the DNS.
-    HookEnded(u64, bool, Result<Done, Failure>),
+    HookEnded(u64, bool, Result<ReaderResult, Failure>),
 }
 
 pub(super) struct EventQueue {
@@ -268,17 +268,17 @@ mod tests {
             let mut events = EventQueue::open().unwrap();
             let (sender, count) = (events.sender(), 10 * QUEUE_MAX as u64);
             let send_all =
-                move || (0..count).for_each(|n| sender.send(Event::Heard(n, Heard::End)));
+                move || (0..count).for_each(|n| sender.send(Event::Heard(n, ChildEvent::End)));
             std::thread::spawn(send_all);
             for expected in 0..count {
                 match events.next(None).unwrap() {
-                    Some(Event::Heard(number, Heard::End)) => assert_eq!(number, expected),
+                    Some(Event::Heard(number, ChildEvent::End)) => assert_eq!(number, expected),
                     _ => panic!("other news"),
                 }
             }
             assert!(events.next(Some(Instant::now())).unwrap().is_none());
-            events.push(Event::Heard(8, Heard::End));
-            events.put_back(Event::Heard(7, Heard::End));
+            events.push(Event::Heard(8, ChildEvent::End));
+            events.put_back(Event::Heard(7, ChildEvent::End));
             assert!(matches!(events.next(None).unwrap(), Some(Event::Heard(7, _))));
             assert!(matches!(events.next(None).unwrap(), Some(Event::Heard(8, _))));
         });
@@ -288,7 +288,7 @@ mod tests {
     /// A source that leaves the end of one process after the other, until nobody takes them.
     fn flood(events: &EventQueue) {
         let sender = events.sender();
-        let is_heard = move |number: &u64| sender.has_sent(Event::Heard(*number, Heard::End));
+        let is_heard = move |number: &u64| sender.has_sent(Event::Heard(*number, ChildEvent::End));
         std::thread::spawn(move || (0..).take_while(is_heard).count());
     }
 
@@ -299,8 +299,9 @@ mod tests {
             let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
             (0..3).for_each(|_| flood(&events));
             let sender = events.sender();
-            let answer =
-                move || (0..3).for_each(|number| sender.send(Event::Resolver(number, Heard::End)));
+            let answer = move || {
+                (0..3).for_each(|number| sender.send(Event::Resolver(number, ChildEvent::End)))
+            };
             std::thread::spawn(answer);
             for expected in 0..3 {
                 let until = Instant::now() + Duration::from_secs(30);
@@ -321,7 +322,7 @@ mod tests {
             flood(&events);
             // The flood has begun.
             events.next(None).unwrap();
-            events.push(Event::Resolver(1, Heard::End));
+            events.push(Event::Resolver(1, ChildEvent::End));
             let (over, mut heard) = (Some(Instant::now()), 0);
             for _ in 0..10 {
                 let mut taken = 0;

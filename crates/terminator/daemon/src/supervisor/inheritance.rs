@@ -15,11 +15,11 @@ use sys::memory;
 
 use super::failure::{Failure, MissingRight};
 use super::upgrade::state::SessionsState;
-use crate::handover::{Role, SessionKey};
+use crate::handover::{DescriptorRole, SessionKey};
 use crate::messages::warn;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Served {
+pub(super) struct ServedFolder {
     pub(super) folder: PathBuf,
     pub(super) service: String,
     /// The service's place in the plan.
@@ -27,17 +27,17 @@ pub(super) struct Served {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Roots(Vec<Open>);
+pub(super) struct Roots(Vec<OpenFolder>);
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFolder {
     pub(super) folder: PathBuf,
     pub(super) root: Root,
     pub(super) identity: Identity,
 }
 
 impl Roots {
-    pub(super) fn new(opened: Vec<Open>) -> Self {
+    pub(super) fn new(opened: Vec<OpenFolder>) -> Self {
         Self(opened)
     }
 
@@ -45,12 +45,12 @@ impl Roots {
     /// opened anew.
     pub(super) fn admit(
         &mut self,
-        served: &[Served],
-        opened: Vec<Open>,
+        served: &[ServedFolder],
+        opened: Vec<OpenFolder>,
     ) -> Result<(), MissingRight> {
         for now in opened {
             let before = self.find(&now.folder);
-            let is_open = |open: &Open| open.identity == now.identity;
+            let is_open = |open: &OpenFolder| open.identity == now.identity;
             match before {
                 Some(before) if is_open(before) => {}
                 // The same folder by another path.
@@ -70,12 +70,12 @@ impl Roots {
     }
 
     /// Closes all that are not served: the next worker process has no right to them.
-    pub(super) fn keep(&mut self, served: &[Served]) {
-        let is_served = |open: &Open| served.iter().any(|one| one.folder == open.folder);
+    pub(super) fn keep(&mut self, served: &[ServedFolder]) {
+        let is_served = |open: &OpenFolder| served.iter().any(|one| one.folder == open.folder);
         self.0.retain(is_served);
     }
 
-    fn find(&self, folder: &Path) -> Option<&Open> {
+    fn find(&self, folder: &Path) -> Option<&OpenFolder> {
         self.0.iter().find(|open| open.folder == folder)
     }
 
@@ -92,9 +92,9 @@ impl Roots {
         self.0.iter().map(|open| open.root.as_fd()).collect()
     }
 
-    pub(super) fn roles(&self, served: &[Served]) -> Vec<(Role, BorrowedFd<'_>)> {
+    pub(super) fn roles(&self, served: &[ServedFolder]) -> Vec<(DescriptorRole, BorrowedFd<'_>)> {
         let each = served.iter().filter_map(|one| {
-            let role = Role::FilesRoot { service: one.service_index };
+            let role = DescriptorRole::FilesRoot { service: one.service_index };
             Some((role, self.find(&one.folder)?.root.as_fd()))
         });
         each.collect()
@@ -183,8 +183,8 @@ impl Sessions {
 
 impl SessionsMemory {
     /// The descriptor with its role, once there is one.
-    pub(super) fn role(&self) -> Option<(Role, BorrowedFd<'_>)> {
-        Some((Role::Sessions, self.fd.as_ref()?.as_fd()))
+    pub(super) fn role(&self) -> Option<(DescriptorRole, BorrowedFd<'_>)> {
+        Some((DescriptorRole::Sessions, self.fd.as_ref()?.as_fd()))
     }
 }
 
@@ -207,16 +207,20 @@ mod tests {
 
     use super::*;
 
-    fn opened(folders: &[&Path]) -> Vec<Open> {
+    fn opened(folders: &[&Path]) -> Vec<OpenFolder> {
         let open = |folder: &&Path| {
             let root = Root::open(folder).unwrap();
-            Open { identity: root.identity().unwrap(), folder: folder.to_path_buf(), root }
+            OpenFolder { identity: root.identity().unwrap(), folder: folder.to_path_buf(), root }
         };
         folders.iter().map(open).collect()
     }
 
-    fn served(folder: &Path, service_index: u32) -> Served {
-        Served { folder: folder.to_owned(), service: format!("s{service_index}"), service_index }
+    fn served(folder: &Path, service_index: u32) -> ServedFolder {
+        ServedFolder {
+            folder: folder.to_owned(),
+            service: format!("s{service_index}"),
+            service_index,
+        }
     }
 
     #[test]
@@ -231,7 +235,7 @@ mod tests {
         let plan = [served(&link, 0), served(&one, 1)];
         roots.admit(&plan, opened(&[&link, &one])).unwrap();
         let roles: Vec<_> = roots.roles(&plan).iter().map(|(role, _)| *role).collect();
-        assert_eq!(roles, [0, 1].map(|service| Role::FilesRoot { service }));
+        assert_eq!(roles, [0, 1].map(|service| DescriptorRole::FilesRoot { service }));
         roots.keep(&plan);
         assert_eq!(roots.all().len(), 2);
         roots.keep(&plan[1..]);

@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::child::{Child, Heard};
+use super::child::{Child, ChildEvent};
 use super::upgrade::state::KeyProcessState;
-use super::{Due, Supervisor};
-use crate::handover::{Order, Role};
+use super::{DueWork, Supervisor};
+use crate::handover::{DescriptorRole, SupervisorOrder};
 use crate::held_keys::KeyReply;
 use crate::messages::warn;
 
@@ -20,12 +20,12 @@ impl Supervisor<'_> {
     /// The plan to come is served when its keys are open, so that no handshake waits for that:
     /// what is served until then has its own.
     pub(super) fn await_keys(&mut self) {
-        self.due = Some((Instant::now() + KEYS_TIME_MAX, Due::Keys));
+        self.due = Some((Instant::now() + KEYS_TIME_MAX, DueWork::Keys));
         self.go_on_if_keys_are_open();
     }
 
     fn go_on_if_keys_are_open(&mut self) {
-        if matches!(self.due, Some((_, Due::Keys))) && self.keys.next_are_open() {
+        if matches!(self.due, Some((_, DueWork::Keys))) && self.keys.next_are_open() {
             self.serve_next();
         }
     }
@@ -43,22 +43,25 @@ impl Supervisor<'_> {
         if self.pending.is_none() {
             return self.pause_before();
         }
-        self.due = Some(Due::answer());
-        self.tell_plan(self.generation + 1, Order::Replace);
+        self.due = Some(DueWork::answer());
+        self.tell_plan(self.generation + 1, SupervisorOrder::Replace);
     }
 
     /// Channels to the key processes of the plan that the worker process is told, with their roles.
-    pub(super) fn key_channels(&mut self) -> io::Result<Vec<(Role, OwnedFd)>> {
+    pub(super) fn key_channels(&mut self) -> io::Result<Vec<(DescriptorRole, OwnedFd)>> {
         let (prepared, is_pending) = match &self.pending {
             Some(pending) => (&pending.prepared, true),
             None => (&self.served, false),
         };
         // One more for what is no worker, such as the checks of servers.
         let ends = self.keys.channels(&prepared.keys, self.workers() + 1, is_pending)?;
-        Ok(ends.into_iter().map(|(group, end)| (Role::KeyChannel { group }, end)).collect())
+        Ok(ends
+            .into_iter()
+            .map(|(group, end)| (DescriptorRole::KeyChannel { group }, end))
+            .collect())
     }
 
-    pub(super) fn keys_said(&mut self, number: u64, heard: &Heard<KeyReply>) {
+    pub(super) fn keys_said(&mut self, number: u64, heard: &ChildEvent<KeyReply>) {
         self.keys.heard(number, heard);
         self.tell_keys();
         self.go_on_if_keys_are_open();
@@ -79,7 +82,7 @@ impl Supervisor<'_> {
         let status = self.keys.status();
         if self.keys.told != status {
             self.keys.told.clone_from(&status);
-            self.tell(&Order::Keys(status));
+            self.tell(&SupervisorOrder::Keys(status));
         }
     }
 

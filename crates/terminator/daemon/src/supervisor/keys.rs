@@ -13,14 +13,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sys::packet;
 use telemetry::printable;
 
-use super::child::{Backoff, Child, Heard};
+use super::child::{Backoff, Child, ChildEvent};
 use super::earlier_keys::{
     ANSWER_TIME_MAX, EarlierKeyProcesses, KEYS, LATE_TIME_MAX, LOOK_INTERVAL, OPEN_TIME_MAX,
     state_of,
 };
 use super::events::{Event, EventSender};
 use super::upgrade::state::KeyProcessState;
-use crate::handover::Fences;
+use crate::handover::Confinement;
 use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, UnopenedKey};
 use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
 use crate::messages::{error, note, warn};
@@ -36,7 +36,7 @@ const REASONS_MAX: usize = 16;
 
 /// The point of its life that a process is at.
 #[derive(Default)]
-enum Stage {
+enum KeyProcessStage {
     /// There is none.
     #[default]
     Away,
@@ -58,7 +58,7 @@ pub(super) struct KeyHolding {
     process: Option<Child>,
     /// The ends of the worker process's channels that are the process's.
     ends: Vec<OwnedFd>,
-    stage: Stage,
+    stage: KeyProcessStage,
     /// When another is started, after one has died or could not open all keys.
     starts: Option<Instant>,
     backoff: Backoff,
@@ -90,8 +90,11 @@ impl KeyHolding {
 
     fn due(&self) -> Option<Instant> {
         let due = match self.stage {
-            Stage::Away => None,
-            Stage::Opening(at) | Stage::Open(at) | Stage::Asked(at) | Stage::Late(at) => Some(at),
+            KeyProcessStage::Away => None,
+            KeyProcessStage::Opening(at)
+            | KeyProcessStage::Open(at)
+            | KeyProcessStage::Asked(at)
+            | KeyProcessStage::Late(at) => Some(at),
         };
         let until = self.attempt.iter().map(|(_, until)| *until);
         self.starts.into_iter().chain(due).chain(until).min()
@@ -131,7 +134,7 @@ impl KeyHolding {
 
     /// The process has opened its keys, but for these. A process before may have opened others.
     fn opened(&mut self, unopened: &[UnopenedKey], now: Instant) {
-        self.stage = Stage::Open(now + LOOK_INTERVAL);
+        self.stage = KeyProcessStage::Open(now + LOOK_INTERVAL);
         let name = &self.name;
         let signs = unopened.len() < self.keys;
         if self.away.take().is_some() && signs {
@@ -171,7 +174,7 @@ impl KeyHolding {
 
     fn is_gone(&mut self, why: &str, now: Instant) {
         self.process = None;
-        self.stage = Stage::Away;
+        self.stage = KeyProcessStage::Away;
         let name = &self.name;
         let since = self.away.take().map_or_else(SystemTime::now, |(_, since)| since);
         self.away = Some((why.to_owned(), since));
@@ -197,18 +200,18 @@ impl KeyHolding {
             self.attempted(None, now);
         }
         match self.stage {
-            Stage::Open(at) if at <= now => {
-                self.stage = Stage::Asked(now + ANSWER_TIME_MAX);
+            KeyProcessStage::Open(at) if at <= now => {
+                self.stage = KeyProcessStage::Asked(now + ANSWER_TIME_MAX);
                 // One that cannot be asked is about to be heard of.
                 self.process.iter().for_each(|one| drop(one.send(&KeyAsk::AreYouWell, &[])));
             }
-            Stage::Asked(at) if at <= now => {
-                self.stage = Stage::Late(now + LATE_TIME_MAX);
+            KeyProcessStage::Asked(at) if at <= now => {
+                self.stage = KeyProcessStage::Late(now + LATE_TIME_MAX);
                 self.away = Some(("does not answer".to_owned(), SystemTime::now()));
             }
-            Stage::Opening(at) | Stage::Late(at) if at <= now => {
+            KeyProcessStage::Opening(at) | KeyProcessStage::Late(at) if at <= now => {
                 let time = match self.stage {
-                    Stage::Opening(_) => OPEN_TIME_MAX,
+                    KeyProcessStage::Opening(_) => OPEN_TIME_MAX,
                     _ => ANSWER_TIME_MAX + LATE_TIME_MAX,
                 };
                 self.is_gone(
@@ -240,7 +243,7 @@ pub(super) struct KeyProcesses {
     served: Vec<KeyHolding>,
     pending: Option<Vec<KeyHolding>>,
     pub(super) earlier: EarlierKeyProcesses,
-    fences: Fences,
+    confinement: Confinement,
     sender: EventSender,
     /// The number of the last process.
     processes: u64,
@@ -249,10 +252,10 @@ pub(super) struct KeyProcesses {
 }
 
 impl KeyProcesses {
-    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+    pub(super) fn new(confinement: Confinement, sender: EventSender) -> Self {
         let earlier = EarlierKeyProcesses::new(sender.clone());
         let (served, told) = (Vec::new(), Vec::new());
-        Self { served, pending: None, earlier, fences, sender, processes: 0, told }
+        Self { served, pending: None, earlier, confinement, sender, processes: 0, told }
     }
 
     fn all(&self) -> impl Iterator<Item = &KeyHolding> {
@@ -288,7 +291,7 @@ impl KeyProcesses {
     /// keys, or could not.
     pub(super) fn next_are_open(&self) -> bool {
         let mut next = self.pending.as_ref().unwrap_or(&self.served).iter();
-        !next.any(|one| matches!(one.stage, Stage::Opening(_)))
+        !next.any(|one| matches!(one.stage, KeyProcessStage::Opening(_)))
     }
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
@@ -335,7 +338,7 @@ impl KeyProcesses {
             None if holding.is_pin_refused => return,
             None => self.start(group).and_then(|process| {
                 holding.starts = None;
-                holding.stage = Stage::Opening(now + OPEN_TIME_MAX);
+                holding.stage = KeyProcessStage::Opening(now + OPEN_TIME_MAX);
                 let process = holding.process.insert(process);
                 serve_channels(process, &holding.ends)
             }),
@@ -350,19 +353,21 @@ impl KeyProcesses {
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Keys(number, heard));
         let process = Child::start(number, &KEYS, hear)?;
-        process.send_with(&KeyAsk::Enter(self.fences.clone()), &[], &group.packed)?;
+        process.send_with(&KeyAsk::Enter(self.confinement.clone()), &[], &group.packed)?;
         Ok(process)
     }
 
     /// Hears the process of that number, if it is of a plan that is served or is to be.
-    pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
+    pub(super) fn heard(&mut self, number: u64, heard: &ChildEvent<KeyReply>) {
         self.earlier.heard(number, heard);
         let now = Instant::now();
         let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         let is_it = |(process, _): &(Child, Instant)| process.number() == number;
         if let Some(holding) = all.find(|one| one.attempt.as_ref().is_some_and(is_it)) {
             return match heard {
-                Heard::Answer(KeyReply::Opened(unopened)) => holding.attempted(Some(unopened), now),
+                ChildEvent::Answer(KeyReply::Opened(unopened)) => {
+                    holding.attempted(Some(unopened), now)
+                }
                 _ => holding.attempted(None, now),
             };
         }
@@ -371,16 +376,16 @@ impl KeyProcesses {
             return;
         };
         match heard {
-            Heard::Answer(KeyReply::Opened(unopened)) => holding.opened(unopened, now),
-            Heard::Answer(KeyReply::Well) => {
-                holding.stage = Stage::Open(now + LOOK_INTERVAL);
+            ChildEvent::Answer(KeyReply::Opened(unopened)) => holding.opened(unopened, now),
+            ChildEvent::Answer(KeyReply::Well) => {
+                holding.stage = KeyProcessStage::Open(now + LOOK_INTERVAL);
                 holding.away = None;
             }
-            Heard::Answer(KeyReply::Stuck(why)) => {
+            ChildEvent::Answer(KeyReply::Stuck(why)) => {
                 let why = format!("cannot give up its rights: {}", printable::line(why));
                 holding.is_gone(&why, now);
             }
-            Heard::End | Heard::Stopped => holding.is_gone("has ended", now),
+            ChildEvent::End | ChildEvent::Stopped => holding.is_gone("has ended", now),
         }
     }
 
@@ -509,7 +514,7 @@ impl KeyProcesses {
             holding.is_pin_refused = one.is_pin_refused;
             if holding.process.is_some() {
                 holding.away = None;
-                holding.stage = Stage::Open(now);
+                holding.stage = KeyProcessStage::Open(now);
                 holding.starts = one.is_retried.then_some(now + RETRY_FIRST);
             } else {
                 holding.starts = (!one.is_pin_refused).then_some(now);

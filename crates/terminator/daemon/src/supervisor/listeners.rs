@@ -14,11 +14,11 @@ use wire::address::{Address, UnixName};
 use super::failure::ListenFailure;
 use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::state::ListenerState;
-use crate::handover::Role;
+use crate::handover::DescriptorRole;
 use crate::messages::{error, warn};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedListener {
     pub(super) address: Address,
     pub(super) service: String,
     /// The service's place in the plan.
@@ -113,7 +113,7 @@ impl Listeners {
     /// done to those that are is undone.
     pub(super) fn open(
         &mut self,
-        wanted: &[Wanted],
+        wanted: &[WantedListener],
         workers: usize,
         options: &ListenOptions,
     ) -> Result<(), ListenFailure> {
@@ -158,7 +158,7 @@ impl Listeners {
 
     /// Sets sockets as they were opened, and replaces those that listen no more: a worker process
     /// has them too, and may have been in an attacker's hands.
-    fn restore(&mut self, wanted: &[Wanted], options: &ListenOptions) {
+    fn restore(&mut self, wanted: &[WantedListener], options: &ListenOptions) {
         for (key, one) in keyed(wanted) {
             let is_handed_over = self.handed_over.has(&key.0);
             let Some(fds) = self.open.get_mut(&key) else {
@@ -193,7 +193,7 @@ impl Listeners {
     }
 
     /// Closes all that are not wanted. Those that are get what an earlier plan has set otherwise.
-    pub(super) fn keep(&mut self, wanted: &[Wanted]) {
+    pub(super) fn keep(&mut self, wanted: &[WantedListener]) {
         for (key, one) in keyed(wanted) {
             self.open.get(&key).into_iter().for_each(|fds| set(fds, one));
         }
@@ -213,7 +213,11 @@ impl Listeners {
     /// The sockets that a plan wants, each with its role: that of the first service that shares it.
     /// If there are more than workers, as the program before had more, all workers share the
     /// others: the kernel goes on to give them connections. If there are fewer, they share all.
-    pub(super) fn roles(&self, wanted: &[Wanted], workers: usize) -> Vec<(Role, BorrowedFd<'_>)> {
+    pub(super) fn roles(
+        &self,
+        wanted: &[WantedListener],
+        workers: usize,
+    ) -> Vec<(DescriptorRole, BorrowedFd<'_>)> {
         let mut seen = BTreeSet::new();
         let first = keyed(wanted).filter(|(key, _)| seen.insert(key.clone()));
         let each = first.flat_map(|(key, wanted)| {
@@ -224,7 +228,7 @@ impl Listeners {
                 let is_for_all = number >= workers || count < workers;
                 let its = if is_for_all { 0..workers } else { number..number + 1 };
                 its.map(move |worker| {
-                    let role = Role::Listener {
+                    let role = DescriptorRole::Listener {
                         // There are as many as CPUs, or as a configuration says.
                         worker: worker as u32,
                         service: wanted.service_index,
@@ -239,7 +243,7 @@ impl Listeners {
     }
 
     /// The addresses that services listen at, with the ports that the kernel chose.
-    pub(super) fn addresses(&self, wanted: &[Wanted]) -> Vec<(String, Address)> {
+    pub(super) fn addresses(&self, wanted: &[WantedListener]) -> Vec<(String, Address)> {
         let each = keyed(wanted).filter_map(|(key, wanted)| {
             let first = self.open.get(&key)?.first()?;
             Some((wanted.service.clone(), actual(first, &wanted.address)))
@@ -254,7 +258,7 @@ impl Drop for Listeners {
     }
 }
 
-fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
+fn keyed(wanted: &[WantedListener]) -> impl Iterator<Item = (Key, &WantedListener)> {
     let mut before = BTreeMap::new();
     wanted.iter().map(move |one| {
         // Nothing carries the connections of a Unix socket, and what was handed over is as it is.
@@ -294,7 +298,12 @@ fn overlap((one, over, _): &Key, (other, other_over, _): &Key) -> bool {
 }
 
 /// Opens as many sockets as there are workers, at least: the program before may have had fewer.
-fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
+fn share_out(
+    fds: &mut Vec<OwnedFd>,
+    wanted: &WantedListener,
+    workers: usize,
+    options: &ListenOptions,
+) {
     if let Address::Unix(_) = wanted.address {
         // They are one socket.
         fds.truncate(workers);
@@ -310,7 +319,7 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
 }
 
 /// Opens anew what does not listen, beside it.
-fn replace(fds: &mut [OwnedFd], wanted: &Wanted, options: &ListenOptions) {
+fn replace(fds: &mut [OwnedFd], wanted: &WantedListener, options: &ListenOptions) {
     for fd in fds.iter_mut().filter(|fd| !socket::is_listening(&**fd)) {
         let address = reopened(fd, &wanted.address);
         match socket::listen_over(&address, options, &wanted.transport) {
@@ -348,7 +357,7 @@ fn listen_again(fds: &[OwnedFd], address: &Address, options: &ListenOptions) {
 }
 
 /// Sets what connections inherit from the sockets of an address.
-fn set(fds: &[OwnedFd], wanted: &Wanted) {
+fn set(fds: &[OwnedFd], wanted: &WantedListener) {
     if let Address::Ip(_) | Address::Inherited(_) = wanted.address {
         for fd in fds {
             // The kernel takes all that a configuration can say, and no socket is lost otherwise: a
@@ -367,7 +376,7 @@ fn set(fds: &[OwnedFd], wanted: &Wanted) {
 /// socket there is one, which all workers share. An address that is ours already is bound once more
 /// where something else is to carry its connections: both are listened at until the reload ends.
 fn open_each(
-    wanted: &Wanted,
+    wanted: &WantedListener,
     workers: usize,
     options: &ListenOptions,
     is_ours: bool,
@@ -384,7 +393,11 @@ fn open_each(
 }
 
 /// One more socket of an address.
-fn another(first: &OwnedFd, wanted: &Wanted, options: &ListenOptions) -> io::Result<OwnedFd> {
+fn another(
+    first: &OwnedFd,
+    wanted: &WantedListener,
+    options: &ListenOptions,
+) -> io::Result<OwnedFd> {
     match &wanted.address {
         Address::Ip(_) => {
             socket::listen_over(&actual(first, &wanted.address), options, &wanted.transport)
@@ -420,8 +433,8 @@ mod tests {
         })
     }
 
-    fn wanted(service_index: u32, address: &str) -> Wanted {
-        Wanted {
+    fn wanted(service_index: u32, address: &str) -> WantedListener {
+        WantedListener {
             address: address.parse().unwrap(),
             service: format!("s{service_index}"),
             service_index,
@@ -432,7 +445,7 @@ mod tests {
         }
     }
 
-    fn port_of(listeners: &Listeners, wanted: &[Wanted]) -> u16 {
+    fn port_of(listeners: &Listeners, wanted: &[WantedListener]) -> u16 {
         match listeners.addresses(wanted)[0].1 {
             Address::Ip(ip) => ip.port(),
             Address::Unix(_) | Address::Inherited(_) => panic!("no TCP address"),
@@ -449,7 +462,8 @@ mod tests {
         let mut ports: Vec<_> = ports.map(|at| format!("{at:?}")).collect();
         ports.dedup();
         assert_eq!(ports.len(), 1);
-        let worker = |worker| Role::Listener { worker, service: 0, address: 0, is_shared: false };
+        let worker =
+            |worker| DescriptorRole::Listener { worker, service: 0, address: 0, is_shared: false };
         assert_eq!(roles.iter().map(|(role, _)| *role).collect::<Vec<_>>(), [0, 1, 2].map(worker));
     }
 
@@ -486,10 +500,10 @@ mod tests {
         let both = [wanted(0, &at), wanted(1, &at)];
         listeners.open(&both, 2, &OPTIONS).unwrap();
         assert_eq!(listeners.addresses(&both).len(), 2);
-        let services = |wanted: &[Wanted]| {
+        let services = |wanted: &[WantedListener]| {
             let roles = listeners.roles(wanted, 2);
-            let service = |role: &Role| match role {
-                Role::Listener { service, .. } => *service,
+            let service = |role: &DescriptorRole| match role {
+                DescriptorRole::Listener { service, .. } => *service,
                 other => panic!("{other:?}"),
             };
             roles.iter().map(|(role, _)| service(role)).collect::<Vec<_>>()
@@ -516,7 +530,7 @@ mod tests {
         let unix = format!("unix:{}", path.display());
         let over = |transport: &Transport| {
             [wanted(0, &at), wanted(0, &unix)]
-                .map(|one| Wanted { transport: transport.clone(), ..one })
+                .map(|one| WantedListener { transport: transport.clone(), ..one })
         };
         let plain = Transport::default();
         let by_loopback = Transport { interface: Some("lo".to_owned()), ..plain };
@@ -600,8 +614,8 @@ mod tests {
             assert_ne!(addresses[0].1, addresses[1].1, "each port 0 is another port");
             let roles = second.roles(&wanted, after);
             let named = |index: u32, number: usize| {
-                let is_it = |(role, _): &&(Role, BorrowedFd<'_>)| {
-                    matches!(role, Role::Listener { worker, service, .. }
+                let is_it = |(role, _): &&(DescriptorRole, BorrowedFd<'_>)| {
+                    matches!(role, DescriptorRole::Listener { worker, service, .. }
                         if *service == index && *worker == number as u32)
                 };
                 roles.iter().filter(is_it).count()
@@ -614,7 +628,7 @@ mod tests {
                 assert_eq!(named(2, worker), 1, "a Unix socket is one");
             }
             let shared = roles.iter().filter(|(role, _)| {
-                matches!(role, Role::Listener { is_shared: true, service: 0, .. })
+                matches!(role, DescriptorRole::Listener { is_shared: true, service: 0, .. })
             });
             assert_eq!(shared.count(), before.saturating_sub(after) * after);
             // One that fails takes no path with it.

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use backend::options::WEIGHT_MAX;
 use telemetry::printable;
 
-use super::child::{Backoff, Child, Heard, Program};
+use super::child::{Backoff, Child, ChildEvent, Program};
 use super::events::{Event, EventSender};
-use crate::handover::{Fences, ProcessMessageForm, Resolved};
+use crate::handover::{Confinement, ProcessMessageForm, ResolvedName};
 use crate::messages::warn;
 use crate::named_servers::{ADDRESSES_MAX, Instance, Name, Port};
-use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
+use crate::resolve::{REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply, ResolverRequest};
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,
@@ -29,7 +29,7 @@ const RESOLVER: Program = Program {
 
 pub(super) struct Names {
     pub(super) lookups: Lookups,
-    fences: Fences,
+    confinement: Confinement,
     pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
@@ -38,10 +38,10 @@ pub(super) struct Names {
 
 impl Names {
     /// None yet. The process that looks them up is to give up these rights.
-    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+    pub(super) fn new(confinement: Confinement, sender: EventSender) -> Self {
         Self {
             lookups: Lookups::default(),
-            fences,
+            confinement,
             process: None,
             processes: 0,
             backoff: Backoff::default(),
@@ -61,38 +61,38 @@ impl Names {
     /// Looks up what is due, or gives up who does not answer. What is news.
     pub(super) fn time_is_over(&mut self) -> Vec<Resolution> {
         match self.lookups.over(Instant::now()) {
-            Over::LookUp(names) => {
+            DeadlineAction::LookUp(names) => {
                 self.look_up(names);
                 Vec::new()
             }
-            Over::Stuck(news) => {
+            DeadlineAction::Stuck(news) => {
                 self.is_gone("does not answer");
                 news
             }
         }
     }
 
-    pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
+    pub(super) fn heard(&mut self, number: u64, heard: ChildEvent<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
             // The last words of the process before.
             return None;
         }
         match heard {
-            Heard::Answer(Reply::LookedUp(name, result)) => {
+            ChildEvent::Answer(Reply::LookedUp(name, result)) => {
                 match self.lookups.answered(name, result, Instant::now()) {
                     Ok(news) => return news,
-                    Err(Nonsense) => self.is_gone("talks nonsense"),
+                    Err(UnaskedAnswer) => self.is_gone("talks nonsense"),
                 }
             }
-            Heard::Answer(Reply::Stale) => {
+            ChildEvent::Answer(Reply::Stale) => {
                 self.process = None;
                 self.start_again();
             }
-            Heard::Answer(Reply::Stuck(why)) => {
+            ChildEvent::Answer(Reply::Stuck(why)) => {
                 let why = printable::line(&why);
                 self.is_gone(&format!("cannot give up its rights: {why}"));
             }
-            Heard::End | Heard::Stopped => self.is_gone("has ended"),
+            ChildEvent::End | ChildEvent::Stopped => self.is_gone("has ended"),
         }
         None
     }
@@ -124,7 +124,7 @@ impl Names {
             return;
         }
         let sent = match &self.process {
-            Some(process) => process.send(&Ask::LookUp(names), &[]).map_err(Into::into),
+            Some(process) => process.send(&ResolverRequest::LookUp(names), &[]).map_err(Into::into),
             None => self.start(names),
         };
         if let Err(error) = sent {
@@ -139,8 +139,8 @@ impl Names {
         let hear = move |heard| sender.send(Event::Resolver(number, heard));
         let process = Child::start(number, &RESOLVER, hear)?;
         let process = self.process.insert(process);
-        process.send(&Ask::Enter(self.fences.clone()), &[])?;
-        Ok(process.send(&Ask::LookUp(names), &[])?)
+        process.send(&ResolverRequest::Enter(self.confinement.clone()), &[])?;
+        Ok(process.send(&ResolverRequest::LookUp(names), &[])?)
     }
 }
 
@@ -151,14 +151,14 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Resolution {
     /// It stands for other servers now, or they have other addresses, in ascending order.
-    Changed(Resolved),
+    Changed(ResolvedName),
     /// It could not be resolved, and why. The addresses that it had stay in use.
     Failed(Name, String),
 }
 
 /// The action that is due when the time is over.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Over {
+pub(crate) enum DeadlineAction {
     LookUp(Vec<Name>),
     /// There is no answer for these: the resolver hangs.
     Stuck(Vec<Resolution>),
@@ -166,7 +166,7 @@ pub(crate) enum Over {
 
 /// An answer to no question: what gives it is not what we started.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Nonsense;
+pub(crate) struct UnaskedAnswer;
 
 /// Names with their last results, and the questions that are open.
 #[derive(Debug, Default)]
@@ -211,16 +211,16 @@ impl Lookups {
         self.asked.values().chain(self.next.values()).min().copied()
     }
 
-    pub(crate) fn over(&mut self, now: Instant) -> Over {
+    pub(crate) fn over(&mut self, now: Instant) -> DeadlineAction {
         if self.asked.values().all(|until| *until > now) {
             let due = self.next.iter().filter(|(_, at)| **at <= now);
             let due = due.map(|(name, _)| name.clone()).collect();
-            return Over::LookUp(self.ask(due, now));
+            return DeadlineAction::LookUp(self.ask(due, now));
         }
         let why = format!("no answer within {} s", ANSWER_TIME_MAX.as_secs());
         let asked = std::mem::take(&mut self.asked).into_keys();
         let failed = asked.filter_map(|name| self.failed(name, why.clone()));
-        Over::Stuck(failed.collect())
+        DeadlineAction::Stuck(failed.collect())
     }
 
     /// The resolver is gone; the names are to be looked up after this pause.
@@ -239,7 +239,7 @@ impl Lookups {
         name: Name,
         result: Result<Vec<Instance>, String>,
         now: Instant,
-    ) -> Result<Option<Resolution>, Nonsense> {
+    ) -> Result<Option<Resolution>, UnaskedAnswer> {
         let is_well_formed = |instances: &Vec<Instance>| {
             let addresses: usize = instances.iter().map(|one| one.addresses.len()).sum();
             addresses <= ADDRESSES_MAX
@@ -247,7 +247,7 @@ impl Lookups {
                 && instances.iter().all(|one| is_of(one, &name))
         };
         if self.asked.remove(&name).is_none() || !result.as_ref().ok().is_none_or(is_well_formed) {
-            return Err(Nonsense);
+            return Err(UnaskedAnswer);
         }
         // What was on its way when the name was dropped.
         let Some(interval) = self.wanted.get(&name) else {
@@ -264,7 +264,7 @@ impl Lookups {
     }
 
     /// All that is known about these.
-    pub(crate) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
+    pub(crate) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<ResolvedName> {
         let known = self.known.iter();
         let known = known.filter(|(name, _)| names.contains_key(name));
         known.map(|(name, instances)| resolved(name, instances)).collect()
@@ -345,8 +345,8 @@ fn placed(
     placed
 }
 
-fn resolved(name: &Name, instances: &[Option<Instance>]) -> Resolved {
-    Resolved { name: name.clone(), instances: instances.to_vec() }
+fn resolved(name: &Name, instances: &[Option<Instance>]) -> ResolvedName {
+    ResolvedName { name: name.clone(), instances: instances.to_vec() }
 }
 
 #[cfg(test)]
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(lookups.answered(name("app"), answer, now), Ok(expected));
             assert!(lookups.have_heard_of(&names(&["app"])));
             now = lookups.due().unwrap();
-            assert_eq!(lookups.over(now), Over::LookUp(vec![name("app")]));
+            assert_eq!(lookups.over(now), DeadlineAction::LookUp(vec![name("app")]));
         }
         assert_eq!(lookups.known(&names(&["app"])), [resolved(&name("app"), &known(&[3]))]);
     }
@@ -443,7 +443,7 @@ mod tests {
             lookups.over(now);
         }
         let many = "a b c d".split(' ').map(one).collect();
-        assert_eq!(lookups.answered(name, Ok(many), now), Err(Nonsense));
+        assert_eq!(lookups.answered(name, Ok(many), now), Err(UnaskedAnswer));
     }
 
     #[test]
@@ -459,7 +459,7 @@ mod tests {
         }
         let mut asked = Vec::new();
         while let Some(due) = lookups.due().filter(|due| *due < after(60)) {
-            let Over::LookUp(names) = lookups.over(due) else {
+            let DeadlineAction::LookUp(names) = lookups.over(due) else {
                 panic!("none has taken too long yet");
             };
             for name in names {
@@ -471,7 +471,7 @@ mod tests {
         assert!(times("fast").eq((3..60).step_by(3)));
         assert!(times("slow").eq((10..60).step_by(10)));
         assert_eq!(times("dead").count(), 0);
-        assert!(matches!(lookups.over(after(60)), Over::Stuck(_)));
+        assert!(matches!(lookups.over(after(60)), DeadlineAction::Stuck(_)));
         // A shorter interval holds at once.
         lookups.start_again(begin, Duration::from_secs(90));
         lookups.want(BTreeMap::from([(name("slow"), Duration::from_secs(1))]), begin);
@@ -502,11 +502,11 @@ mod tests {
         assert_eq!(lookups.due(), Some(now + INTERVAL), "the other goes on");
         let due = now + ANSWER_TIME_MAX;
         let stuck = failed("b", "no answer within 60 s").into_iter().collect();
-        assert_eq!(lookups.over(due), Over::Stuck(stuck));
+        assert_eq!(lookups.over(due), DeadlineAction::Stuck(stuck));
         lookups.start_again(due, Duration::from_secs(1));
         let again = due + Duration::from_secs(1);
         assert_eq!(lookups.due(), Some(again));
-        assert_eq!(lookups.over(again), Over::LookUp(vec![name("a"), name("b")]));
+        assert_eq!(lookups.over(again), DeadlineAction::LookUp(vec![name("a"), name("b")]));
         assert!(!lookups.known(&names(&["a"])).is_empty());
     }
 
@@ -516,17 +516,17 @@ mod tests {
         let ask = |lookups: &mut Lookups| drop(lookups.want(names(&["a"]), now));
         ask(&mut lookups);
         let other = lookups.answered(name("b"), Ok(addresses(&[1])), now);
-        assert_eq!(other, Err(Nonsense));
+        assert_eq!(other, Err(UnaskedAnswer));
         let many = addresses(&[1; ADDRESSES_MAX + 1]);
-        assert_eq!(lookups.answered(name("a"), Ok(many), now), Err(Nonsense));
+        assert_eq!(lookups.answered(name("a"), Ok(many), now), Err(UnaskedAnswer));
         lookups.start_again(now, Duration::ZERO);
         lookups.over(now);
         let port = vec![instance("", vec![SocketAddr::from(([10, 0, 0, 1], 22))])];
-        assert_eq!(lookups.answered(name("a"), Ok(port), now), Err(Nonsense));
+        assert_eq!(lookups.answered(name("a"), Ok(port), now), Err(UnaskedAnswer));
         lookups.start_again(now, Duration::ZERO);
         lookups.over(now);
         lookups.answered(name("a"), Ok(addresses(&[1])), now).unwrap();
         let twice = lookups.answered(name("a"), Ok(addresses(&[1])), now);
-        assert_eq!(twice, Err(Nonsense));
+        assert_eq!(twice, Err(UnaskedAnswer));
     }
 }

@@ -18,7 +18,7 @@ use super::failure::{Failure, ListenFailure};
 use super::prepared::ConfigSummary;
 use super::reading::remove;
 use super::upgrade::state::ImageState;
-use crate::handover::Role;
+use crate::handover::DescriptorRole;
 use crate::messages::warn;
 use crate::status_socket;
 
@@ -166,9 +166,12 @@ impl AdminSockets {
         self.log.as_fd()
     }
 
-    pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
-        let status = (Role::StatusSocket, self.status.as_fd());
-        [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
+    pub(super) fn roles(&self) -> Vec<(DescriptorRole, BorrowedFd<'_>)> {
+        let status = (DescriptorRole::StatusSocket, self.status.as_fd());
+        [status]
+            .into_iter()
+            .chain(self.admin().map(|fd| (DescriptorRole::AdminListener, fd)))
+            .collect()
     }
 
     /// The address of the status page, with the port that the kernel chose.
@@ -283,8 +286,8 @@ impl ClusterSocket {
         (name_of(&self.network), self.fd.as_fd())
     }
 
-    pub(super) fn role(&self) -> (Role, BorrowedFd<'_>) {
-        (Role::ClusterSocket, self.fd.as_fd())
+    pub(super) fn role(&self) -> (DescriptorRole, BorrowedFd<'_>) {
+        (DescriptorRole::ClusterSocket, self.fd.as_fd())
     }
 }
 

@@ -16,10 +16,10 @@ use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
 use super::failure::MissingRight;
-use super::inheritance::Served;
-use super::listeners::Wanted;
+use super::inheritance::ServedFolder;
+use super::listeners::WantedListener;
 use crate::acme_folder::FoundAcme;
-use crate::handover::{Fences, Reach, Secret, SessionKey, Sources, WorkerUser};
+use crate::handover::{Confinement, ConnectRights, Secret, SessionKey, SourceRights, WorkerUser};
 use crate::held_keys::KeyGroup;
 use crate::kernel::KernelTls;
 use crate::named_servers::{Name, ServerName};
@@ -31,7 +31,7 @@ const SERVICE_MODE: u32 = 0o666;
 /// How often names of the store are looked up again: as often as those of servers by default.
 const STORE_RESOLVE: Duration = Duration::from_secs(10);
 
-pub(super) struct Prepared {
+pub(super) struct PreparedConfiguration {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
     pub(super) acme: PreparedAcme,
@@ -52,14 +52,14 @@ pub(super) struct PreparedAcme {
 /// The supervisor's knowledge of a configuration. No keys are in it.
 pub(super) struct ConfigSummary {
     pub(super) services: usize,
-    pub(super) listen: Vec<Wanted>,
+    pub(super) listen: Vec<WantedListener>,
     pub(super) listen_options: ListenOptions,
-    pub(super) folders: Vec<Served>,
+    pub(super) folders: Vec<ServedFolder>,
     pub(super) workers: WorkerOptions,
     /// All servers, each with its service's name.
     servers: Vec<(String, Endpoint)>,
     /// The addresses that connections to a service's servers come from.
-    sources: BTreeMap<String, Sources>,
+    sources: BTreeMap<String, SourceRights>,
     /// The names that servers have, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
     /// How long a handshake may take at any service.
@@ -83,10 +83,10 @@ impl ConfigSummary {
     }
 
     pub(super) fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
-        let workers = &settings.plane.workers;
-        let services = || (0..).zip(&settings.plane.services);
+        let workers = &settings.data_plane.workers;
+        let services = || (0..).zip(&settings.data_plane.services);
         let listen = services().flat_map(|(service_index, service)| {
-            (0..).zip(&service.front.listen).map(move |(address_index, address)| Wanted {
+            (0..).zip(&service.front.listen).map(move |(address_index, address)| WantedListener {
                 address: address.clone(),
                 service: service.name.clone(),
                 service_index,
@@ -97,7 +97,7 @@ impl ConfigSummary {
             })
         });
         let folders = services().filter_map(|(service_index, service)| {
-            Some(Served {
+            Some(ServedFolder {
                 folder: service.back.folder()?.to_owned(),
                 service: service.name.clone(),
                 service_index,
@@ -110,9 +110,9 @@ impl ConfigSummary {
         let servers: Vec<_> = servers.collect();
         let sources = services().filter_map(|(_, service)| {
             let sources = match service.back.servers()?.source {
-                SourceAddress::Any => Sources::Any,
-                SourceAddress::Own(_) => Sources::Own,
-                SourceAddress::Client => Sources::Foreign,
+                SourceAddress::Any => SourceRights::Any,
+                SourceAddress::Own(_) => SourceRights::Own,
+                SourceAddress::Client => SourceRights::Foreign,
             };
             Some((service.name.clone(), sources))
         });
@@ -122,7 +122,7 @@ impl ConfigSummary {
         let (peers, store) = cluster.unwrap_or_default();
         let store = store.map_or_else(Vec::new, |store| store.nodes);
         Self {
-            services: settings.plane.services.len(),
+            services: settings.data_plane.services.len(),
             listen: listen.collect(),
             listen_options: ListenOptions {
                 backlog: workers.backlog,
@@ -132,7 +132,7 @@ impl ConfigSummary {
             },
             folders: folders.collect(),
             workers: workers.clone(),
-            names: names(&settings.plane.services, &store),
+            names: names(&settings.data_plane.services, &store),
             servers,
             sources,
             handshake_time: handshake_time.unwrap_or_default(),
@@ -160,18 +160,18 @@ impl ConfigSummary {
     }
 
     /// The rights that a worker process gives up which is started for it.
-    pub(super) fn fences(&self, become_user: Option<WorkerUser>) -> Fences {
-        Fences::of(&self.process, become_user)
+    pub(super) fn confinement(&self, become_user: Option<WorkerUser>) -> Confinement {
+        Confinement::of(&self.process, become_user)
     }
 
     /// The addresses that a worker process can connect to which is started for it.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn connect_rights(&self) -> ConnectRights {
         let is_abstract = |(_, server): &(String, Endpoint)| {
             matches!(server, Endpoint::Address(Address::Unix(UnixName::Abstract(_))))
         };
         let is_limited = self.process.sandbox.files;
         let ports = self.process.connect_ports.clone();
-        Reach {
+        ConnectRights {
             tcp_ports: ports.filter(|_| is_limited),
             abstract_sockets: !is_limited || self.servers.iter().any(is_abstract),
             sources: self.sources.values().max().copied().unwrap_or_default(),
@@ -179,17 +179,20 @@ impl ConfigSummary {
     }
 
     /// Sees whether a worker process that can connect to these places can serve it.
-    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), MissingRight> {
-        let is_beyond = |(_, sources): &(&String, &Sources)| **sources > reach.sources;
+    pub(super) fn is_within(&self, connect_rights: &ConnectRights) -> Result<(), MissingRight> {
+        let is_beyond =
+            |(_, sources): &(&String, &SourceRights)| **sources > connect_rights.sources;
         if let Some((service, _)) = self.sources.iter().find(is_beyond) {
             let service = service.clone();
             return Err(MissingRight::Source { service });
         }
-        if let Some((service, server)) = self.servers.iter().find(|(_, at)| !reach.includes(at)) {
+        if let Some((service, server)) =
+            self.servers.iter().find(|(_, at)| !connect_rights.includes(at))
+        {
             let (service, server) = (service.clone(), server.clone());
             return Err(MissingRight::Server { service, server });
         }
-        let store = self.store.iter().find(|node| !reach.includes(node));
+        let store = self.store.iter().find(|node| !connect_rights.includes(node));
         store.map_or(Ok(()), |node| Err(MissingRight::Store { node: node.clone() }))
     }
 
@@ -277,7 +280,7 @@ fn names(services: &[ServiceOptions], store: &[Endpoint]) -> BTreeMap<Name, Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{Recording, Source};
+    use config::{Recording, TypedConfiguration};
     use std::os::unix::fs::PermissionsExt;
     use testkit::directory::Directory;
 
@@ -295,7 +298,7 @@ mod tests {
         let flags =
             [("listen", listen), ("certificate", "/site.pem"), ("backend", "127.0.0.1:9"), flag];
         let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let loaded = config::load(&Source::Flags(flags.to_vec()), &mut files).unwrap();
+        let loaded = config::load(&TypedConfiguration::Flags(flags.to_vec()), &mut files).unwrap();
         ConfigSummary::of(loaded.settings, None)
     }
 

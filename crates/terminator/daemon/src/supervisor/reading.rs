@@ -16,12 +16,12 @@ use sys::channel::{self, Channel};
 use sys::{process, usage};
 
 use super::failure::Failure;
-use super::inheritance::Open;
-use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
+use super::inheritance::OpenFolder;
+use super::prepared::{ConfigSummary, PreparedAcme, PreparedConfiguration};
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::held_keys::KeyGroup;
 use crate::messages;
-use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
+use crate::reader::{HostFindings, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
 use config::Diagnostic;
 
@@ -48,17 +48,17 @@ const TIME_WINDOW: Duration = Duration::from_secs(30);
 
 /// A configuration that was read, and what was opened for it.
 pub(super) struct Read {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedConfiguration,
     pub(super) warnings: Vec<Diagnostic>,
     pub(super) become_user: Option<WorkerUser>,
-    pub(super) folders: Vec<Open>,
+    pub(super) folders: Vec<OpenFolder>,
     /// `None` = the log is no file.
     pub(super) log: Option<OwnedFd>,
     /// Further descriptors that a program has handed on to itself.
     pub(super) others: Vec<OwnedFd>,
 }
 
-pub(super) enum Done {
+pub(super) enum ReaderResult {
     Read(Box<Read>),
     Log(OwnedFd),
     Removed,
@@ -69,19 +69,19 @@ pub(super) enum Done {
 }
 
 #[derive(Default)]
-pub(super) struct Readers {
+pub(super) struct RunningReaders {
     /// One more reference for each reader that has not been reaped.
     living: Arc<()>,
 }
 
-impl Readers {
+impl RunningReaders {
     /// Starts a task. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
     /// [`STEP_TIME_MAX`], also with the files that were looked at, as they were then; `None` =
     /// nobody knows them. Returns the reader's process number.
     pub(super) fn start(
         &self,
         task: &Task,
-        hear: impl FnOnce(Result<Done, Failure>, Option<Stamps>) + Send + 'static,
+        hear: impl FnOnce(Result<ReaderResult, Failure>, Option<Stamps>) + Send + 'static,
     ) -> Result<u32, Failure> {
         let most = match task {
             Task::Hook(_) => HOOK_PROCESSES_MAX,
@@ -140,15 +140,19 @@ pub(super) fn remove(paths: Vec<PathBuf>) {
         return;
     }
     let (sender, done) = mpsc::channel();
-    let hear = move |done: Result<Done, Failure>, _| {
+    let hear = move |done: Result<ReaderResult, Failure>, _| {
         let _ = sender.send(done.is_ok());
     };
-    if Readers::default().start(&Task::Remove(paths), hear).is_ok() {
+    if RunningReaders::default().start(&Task::Remove(paths), hear).is_ok() {
         let _ = done.recv_timeout(REMOVE_TIME_MAX);
     }
 }
 
-fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Result<Done, Failure> {
+fn outcome(
+    channel: &Channel,
+    task: &[u8],
+    looked: &mut Option<Stamps>,
+) -> Result<ReaderResult, Failure> {
     let begun = Instant::now();
     let mut step = "starting to read files".to_owned();
     let failed = |step: &str, error: io::Error| match error.kind() {
@@ -180,16 +184,16 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
                 let groups = decode(keys.bytes());
                 let keys = groups.map_err(|_| Failure::ReaderDied(step.clone()))?;
                 let read = read(*found, fds, (bundle, keys))?;
-                return Ok(Done::Read(Box::new(read)));
+                return Ok(ReaderResult::Read(Box::new(read)));
             }
             Reply::Opened => {
                 let log = fds.into_iter().next();
-                return log.map(Done::Log).ok_or_else(|| Failure::ReaderDied(step.clone()));
+                return log.map(ReaderResult::Log).ok_or_else(|| Failure::ReaderDied(step.clone()));
             }
-            Reply::Removed => return Ok(Done::Removed),
-            Reply::Stored => return Ok(Done::Stored),
-            Reply::Loaded(text) => return Ok(Done::Loaded(text)),
-            Reply::HookEnded(is_well, output) => return Ok(Done::Hook(is_well, output)),
+            Reply::Removed => return Ok(ReaderResult::Removed),
+            Reply::Stored => return Ok(ReaderResult::Stored),
+            Reply::Loaded(text) => return Ok(ReaderResult::Loaded(text)),
+            Reply::HookEnded(is_well, output) => return Ok(ReaderResult::Hook(is_well, output)),
             Reply::Refused(refusal) => return Err(refusal.into()),
         }
     }
@@ -202,7 +206,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
 
 /// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
 pub(super) fn read(
-    found: Found,
+    found: HostFindings,
     fds: Vec<OwnedFd>,
     (bundle, keys): (Secret, Vec<KeyGroup>),
 ) -> Result<Read, Failure> {
@@ -224,7 +228,7 @@ pub(super) fn read(
     let mut fds = fds.into_iter();
     // The folders' descriptors come first.
     let opened = found.folders.into_iter().zip(fds.by_ref());
-    let folders = opened.map(|((folder, [device, inode]), fd)| Open {
+    let folders = opened.map(|((folder, [device, inode]), fd)| OpenFolder {
         folder,
         root: Root::from(fd),
         identity: Identity { device, inode },
@@ -233,7 +237,7 @@ pub(super) fn read(
         folders: folders.collect(),
         log: fds.next(),
         others: fds.collect(),
-        prepared: Prepared { summary, bundle, acme, keys },
+        prepared: PreparedConfiguration { summary, bundle, acme, keys },
         warnings: [loaded.warnings, found.concerns].concat(),
         become_user: found.become_user,
     })
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
 
     /// The outcome of a reader that says this and then nothing; it goes if `ends`.
-    fn outcome_of(replies: &[Reply], ends: bool) -> Result<Done, Failure> {
+    fn outcome_of(replies: &[Reply], ends: bool) -> Result<ReaderResult, Failure> {
         let (ours, theirs) = channel::pair().unwrap();
         ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
         let theirs = Channel::from(theirs);
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn stuck_readers_are_few() {
-        let readers = Readers::default();
+        let readers = RunningReaders::default();
         let _stuck: Vec<_> = (0..READERS_MAX).map(|_| Arc::clone(&readers.living)).collect();
         let refused = readers.start(&Task::Remove(Vec::new()), |_, _| {}).unwrap_err();
         assert!(matches!(refused, Failure::ReadersStuck(READERS_MAX)));

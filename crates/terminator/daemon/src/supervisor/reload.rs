@@ -11,11 +11,11 @@ use config::{Diagnostic, LogOutput, Severity};
 use super::events::Event;
 use super::failure::Failure;
 use super::own_sockets::{ClusterSocket, log_of};
-use super::reading::{Done, Read};
+use super::reading::{Read, ReaderResult};
 use super::upgrade::check::Upgrade;
 use super::{Pending, Phase, Supervisor};
-use crate::handover::Order;
-use crate::messages::{self, Form, error, note, warn};
+use crate::handover::SupervisorOrder;
+use crate::messages::{self, MessageStyle, error, note, warn};
 use crate::preflight::is_of_limits;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -50,7 +50,7 @@ impl Supervisor<'_> {
     }
 
     /// The configuration has been read, or cannot be.
-    pub(super) fn read(&mut self, done: Result<Done, Failure>, looked: Option<Stamps>) {
+    pub(super) fn read(&mut self, done: Result<ReaderResult, Failure>, looked: Option<Stamps>) {
         self.is_reading = false;
         self.watched.looked(looked);
         if self.phase != Phase::Serving {
@@ -59,7 +59,7 @@ impl Supervisor<'_> {
             return;
         }
         let prepared = match done {
-            Ok(Done::Read(read)) => self.prepare_again(*read),
+            Ok(ReaderResult::Read(read)) => self.prepare_again(*read),
             Ok(_) => return,
             Err(failure) => Err(failure),
         };
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
             warn(&warning);
             self.warnings.push(format!("warning: {warning}"));
         }
-        new.summary.is_within(&self.reach)?;
+        new.summary.is_within(&self.connect_rights)?;
         self.roots.admit(&new.summary.folders, read.folders)?;
         let workers = self.workers();
         self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
@@ -154,7 +154,7 @@ impl Supervisor<'_> {
 
     fn after_reload(&mut self) {
         self.names.want(self.served.summary.names.clone());
-        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.tell(&SupervisorOrder::Reloads(self.reloads.clone()));
         self.reload_if_asked();
     }
 
@@ -208,17 +208,17 @@ impl Supervisor<'_> {
         let log = self.admin_sockets.log();
         for one in &self.earlier {
             // One that takes no order is heard to end.
-            let _ = one.child.send(&Order::Log, &[log]);
+            let _ = one.child.send(&SupervisorOrder::Log, &[log]);
         }
-        let sent = self.child.as_ref().map(|child| child.send(&Order::Log, &[log]));
+        let sent = self.child.as_ref().map(|child| child.send(&SupervisorOrder::Log, &[log]));
         self.unless_stuck(sent, None);
     }
 
-    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) {
+    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<ReaderResult, Failure>) {
         // A reload may have named another meanwhile.
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
-            Ok(Done::Log(log)) if is_current => {
+            Ok(ReaderResult::Log(log)) if is_current => {
                 self.admin_sockets.log = log;
                 self.send_log();
                 if self.log_is_well() {
@@ -234,7 +234,7 @@ impl Supervisor<'_> {
     fn log_is_well(&mut self) -> bool {
         let was_kept = self.log_unopened.take().is_some();
         if was_kept {
-            self.tell(&Order::LogUnopened(None));
+            self.tell(&SupervisorOrder::LogUnopened(None));
         }
         was_kept
     }
@@ -247,7 +247,7 @@ impl Supervisor<'_> {
         }
         // The sentence has a hint behind it, and stands in a line of the status.
         let first = why.lines().next().unwrap_or_default().to_owned();
-        self.tell(&Order::LogUnopened(Some(first)));
+        self.tell(&SupervisorOrder::LogUnopened(Some(first)));
         // A path that hangs is not tried by itself: each reader that is stuck takes the place of
         // one that a reload needs.
         let again = !matches!(failure, Failure::Slow { .. } | Failure::ReadersStuck(_));
@@ -263,7 +263,7 @@ pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &D
 
 pub(super) fn say_each<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, colour: bool) {
     for diagnostic in diagnostics {
-        if messages::form() == Form::Plain && !messages::has_daemon() {
+        if messages::form() == MessageStyle::Plain && !messages::has_daemon() {
             messages::write_line(diagnostic.render(colour));
         } else {
             let text = diagnostic.to_string();

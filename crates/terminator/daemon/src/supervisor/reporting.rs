@@ -11,7 +11,7 @@ use super::service_manager::protocol::Notice;
 use super::service_manager::{admin_name, listener_name};
 use super::upgrade::state::encode;
 use super::{Phase, Supervisor};
-use crate::handover::Order;
+use crate::handover::SupervisorOrder;
 use crate::messages::{error, note};
 
 impl Supervisor<'_> {
@@ -77,7 +77,7 @@ impl Supervisor<'_> {
             self.feed_watchdog();
         } else if self.manager.asked.is_none() {
             self.manager.asked = Some(now);
-            self.tell(&Order::AreYouWell);
+            self.tell(&SupervisorOrder::AreYouWell);
         } else if let (Some(time), Some(child)) = (self.manager.missed(now), &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
             error(format_args!(

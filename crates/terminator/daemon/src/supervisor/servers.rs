@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
-use super::child::Heard;
+use super::child::ChildEvent;
 use super::events::Event;
 use super::failure::Failure;
 use super::names::Resolution;
-use crate::handover::Order;
+use crate::handover::SupervisorOrder;
 use crate::messages::{note, warn};
-use crate::named_servers::{Change, Name, ServerName};
+use crate::named_servers::{MaintenanceChange, Name, ServerName};
 use crate::resolve::Reply;
 
 /// How long a plan waits for the addresses of its names. Later ones follow it.
@@ -36,14 +36,14 @@ impl Supervisor<'_> {
         }
         self.keep_descriptors();
         match change {
-            Change::Weight(_) => {
+            MaintenanceChange::Weight(_) => {
                 let weights = self.weights.clone().into_iter().collect();
-                self.tell(&Order::Weights(weights));
+                self.tell(&SupervisorOrder::Weights(weights));
             }
-            _ => self.tell(&Order::Disabled(self.disabled.clone())),
+            _ => self.tell(&SupervisorOrder::Disabled(self.disabled.clone())),
         }
-        if change == Change::DisableAndClose {
-            let order = Order::CloseSessions(name);
+        if change == MaintenanceChange::DisableAndClose {
+            let order = SupervisorOrder::CloseSessions(name);
             for one in &self.earlier {
                 // One that takes no order is heard to end.
                 let _ = one.child.send(&order, &[]);
@@ -53,21 +53,21 @@ impl Supervisor<'_> {
     }
 
     /// Keeps what an operator has ordered; whether that is new, and what it is.
-    fn change(&mut self, name: &ServerName, change: Change) -> (bool, String) {
+    fn change(&mut self, name: &ServerName, change: MaintenanceChange) -> (bool, String) {
         let (has_changed, outcome) = match change {
-            Change::Disable => {
+            MaintenanceChange::Disable => {
                 let is_new = self.disabled.insert(name.clone());
                 (is_new, "is disabled: it gets no new connection")
             }
-            Change::DisableAndClose => {
+            MaintenanceChange::DisableAndClose => {
                 self.disabled.insert(name.clone());
                 (true, "is disabled: it gets no new connection, and its sessions end")
             }
-            Change::Enable => (self.disabled.remove(name), "is enabled"),
-            Change::Weight(None) => {
+            MaintenanceChange::Enable => (self.disabled.remove(name), "is enabled"),
+            MaintenanceChange::Weight(None) => {
                 (self.weights.remove(name).is_some(), "has its configured weight")
             }
-            Change::Weight(Some(weight)) => {
+            MaintenanceChange::Weight(Some(weight)) => {
                 let before = self.weights.insert(name.clone(), weight);
                 return (before != Some(weight), format!("has weight {weight}"));
             }
@@ -97,7 +97,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    pub(super) fn resolver_said(&mut self, number: u64, heard: Heard<Reply>) {
+    pub(super) fn resolver_said(&mut self, number: u64, heard: ChildEvent<Reply>) {
         if let Some(news) = self.names.heard(number, heard) {
             self.resolved(news);
         }
@@ -105,7 +105,7 @@ impl Supervisor<'_> {
 
     pub(super) fn resolved(&mut self, news: Resolution) {
         match news {
-            Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
+            Resolution::Changed(resolved) => self.tell(&SupervisorOrder::Resolved(resolved)),
             Resolution::Failed(name, why) => warn(format_args!("cannot resolve {name}: {why}")),
         }
     }

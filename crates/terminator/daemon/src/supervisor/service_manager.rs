@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 
 use sys::{inherited, memory};
 
-use super::upgrade::state::{Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
+use super::upgrade::state::{
+    InheritedState, ListenerState, STATE_BYTES_MAX, SupervisorState, decode,
+};
 use crate::handover::Secret;
 use crate::messages::{printable, warn};
 
-use protocol::{Given, Notice, Notifier};
+use protocol::{InheritedDescriptor, Notice, Notifier};
 
 /// From one question to the worker process to the next: how old the number of connections gets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -42,7 +44,7 @@ pub(super) struct ServiceManager {
 
 impl ServiceManager {
     /// The manager that the environment names, which keeps what was inherited from it.
-    pub(super) fn of_environment(inherited: &Inherited) -> Self {
+    pub(super) fn of_environment(inherited: &InheritedState) -> Self {
         let store = DescriptorStore::knowing(names_of(inherited));
         Self { store, notifier: Notifier::of_environment(), ..Self::default() }
     }
@@ -116,7 +118,7 @@ pub(crate) struct DescriptorStore {
 }
 
 /// The names by which the manager may have what came from it, or from the program before.
-pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
+pub(crate) fn names_of(inherited: &InheritedState) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
     let admin = inherited.admin.iter().map(|(address, _)| admin_name(address));
@@ -236,10 +238,10 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// The descriptors that an earlier lariat left to the manager. A message names those that are of no
 /// use; they are left out.
-pub(crate) fn restored(given: Vec<Given>) -> Inherited {
-    let mut inherited = Inherited::default();
+pub(crate) fn restored(given: Vec<InheritedDescriptor>) -> InheritedState {
+    let mut inherited = InheritedState::default();
     let (mut state, mut sessions) = (None, None);
-    for Given { name, fd, .. } in given {
+    for InheritedDescriptor { name, fd, .. } in given {
         match name.as_str() {
             STATE => state = Some(fd),
             SESSIONS => sessions = Some(fd),
@@ -268,7 +270,7 @@ pub(crate) fn restored(given: Vec<Given>) -> Inherited {
 }
 
 /// An error is the rest of a sentence.
-fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(), String> {
+fn take_socket(inherited: &mut InheritedState, name: &str, fd: OwnedFd) -> Result<(), String> {
     let (fd, _) = inherited::listener(fd).map_err(|why| why.to_string())?;
     if let Some(address) = name.strip_prefix(ADMIN).and_then(decoded) {
         inherited.admin = Some((address, fd));

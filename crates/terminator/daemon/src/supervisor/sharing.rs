@@ -20,10 +20,10 @@ use super::Supervisor;
 use super::challenges::{CHALLENGES_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
-use super::reading::Done;
+use super::reading::ReaderResult;
 use super::sharing_host::{HEARTBEAT, HeardLease, HostLease, LeaseChange, unix_ms};
 use crate::acme_folder;
-use crate::handover::Order;
+use crate::handover::SupervisorOrder;
 use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::status_parts::CertificateChange;
@@ -64,11 +64,11 @@ struct Notice {
     orders_since_ms: Option<u64>,
     /// Leases that were taken until then have ended.
     ended_to_ms: u64,
-    news: News,
+    news: ClusterNews,
 }
 
 #[derive(Deserialize, Serialize)]
-enum News {
+enum ClusterNews {
     /// The certificates that the host has, or some of them: name, kind of key, and the beginning of
     /// their life in seconds since the epoch.
     Holds(Vec<(String, String, i64)>),
@@ -121,13 +121,13 @@ impl Supervisor<'_> {
         }
     }
 
-    fn notify(&mut self, news: News) {
+    fn notify(&mut self, news: ClusterNews) {
         let sharing = &mut self.acme.sharing;
         let Some(lease) = &sharing.lease else {
             return;
         };
         let subject = match &news {
-            News::Certificate { name, .. } => format!("the certificate {name}"),
+            ClusterNews::Certificate { name, .. } => format!("the certificate {name}"),
             _ => "what this host does for certificates".to_owned(),
         };
         let (orders_since_ms, ended_to_ms) = (lease.held_since(), lease.ended_to_ms);
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
                 text.len(),
             ));
         }
-        self.tell(&Order::Notify(text));
+        self.tell(&SupervisorOrder::Notify(text));
     }
 
     /// Gives a sign of life, and does what is due.
@@ -175,7 +175,7 @@ impl Supervisor<'_> {
         }
         self.challenges_are_ready(now);
         let page = self.acme.page_of_certificates();
-        self.notify(News::Holds(page));
+        self.notify(ClusterNews::Holds(page));
     }
 
     fn lease_changed(&mut self, change: Option<LeaseChange>) {
@@ -215,11 +215,11 @@ impl Supervisor<'_> {
     pub(super) fn share_answers(&mut self) {
         let challenges = &self.acme.challenges;
         let answers = challenges.answered.values().cloned().collect();
-        self.notify(News::Answers { number: challenges.number, answers });
+        self.notify(ClusterNews::Answers { number: challenges.number, answers });
     }
 
     pub(super) fn share_schedule(&mut self, name: &str, state: &str) {
-        self.notify(News::Schedule { name: name.to_owned(), state: state.to_owned() });
+        self.notify(ClusterNews::Schedule { name: name.to_owned(), state: state.to_owned() });
     }
 
     /// Passes an operator's order on, unless it is this host that orders.
@@ -227,7 +227,7 @@ impl Supervisor<'_> {
         let is_passed_on = !self.acme.sharing.orders();
         if is_passed_on {
             note("the order goes to the host that orders the cluster's certificates");
-            self.notify(News::Change { name: name.to_owned(), change });
+            self.notify(ClusterNews::Change { name: name.to_owned(), change });
         }
         is_passed_on
     }
@@ -255,8 +255,8 @@ impl Supervisor<'_> {
             return;
         }
         match news {
-            News::Holds(held) => self.others_hold(host, &held, now),
-            News::Wants { host, name, key } if host == self.acme.sharing.own => {
+            ClusterNews::Holds(held) => self.others_hold(host, &held, now),
+            ClusterNews::Wants { host, name, key } if host == self.acme.sharing.own => {
                 let sharing = &mut self.acme.sharing;
                 let wanted = (name, key);
                 if sharing.loads.len() < LOADS_WAITING_MAX && !sharing.loads.contains(&wanted) {
@@ -264,19 +264,19 @@ impl Supervisor<'_> {
                     self.load_wanted();
                 }
             }
-            News::Certificate { name, key, pem } => self.certificate_came(name, &key, pem.0),
-            News::Schedule { name, state }
+            ClusterNews::Certificate { name, key, pem } => self.certificate_came(name, &key, pem.0),
+            ClusterNews::Schedule { name, state }
                 if !self.acme.sharing.orders() && self.acme.statuses.contains_key(&name) =>
             {
                 self.acme.states.insert(name.clone(), state.clone());
                 self.acme.keep(acme_folder::state_file(&name), state, None, None);
             }
-            News::Answers { number, answers } => self.answer_for(host, number, answers, now),
-            News::Answering { host: to, number } if to == self.acme.sharing.own => {
+            ClusterNews::Answers { number, answers } => self.answer_for(host, number, answers, now),
+            ClusterNews::Answering { host: to, number } if to == self.acme.sharing.own => {
                 self.acme.sharing.given.insert(host, number);
                 self.challenges_are_ready(now);
             }
-            News::Change { name, change }
+            ClusterNews::Change { name, change }
                 if self.acme.sharing.orders() && self.acme.statuses.contains_key(&name) =>
             {
                 note(format_args!("another host's operator orders to {} {name}", change.word()));
@@ -326,7 +326,7 @@ impl Supervisor<'_> {
         }
         for (name, key) in wanted {
             self.acme.sharing.wanted.insert((name.clone(), key.clone()), now);
-            self.notify(News::Wants { host, name, key });
+            self.notify(ClusterNews::Wants { host, name, key });
         }
     }
 
@@ -348,12 +348,17 @@ impl Supervisor<'_> {
     }
 
     /// A certificate that another host wants has been read.
-    pub(super) fn acme_loaded(&mut self, name: String, key: String, done: Result<Done, Failure>) {
+    pub(super) fn acme_loaded(
+        &mut self,
+        name: String,
+        key: String,
+        done: Result<ReaderResult, Failure>,
+    ) {
         self.acme.sharing.loading = self.acme.sharing.loading.saturating_sub(1);
-        if let Ok(Done::Loaded(text)) = done
+        if let Ok(ReaderResult::Loaded(text)) = done
             && let Ok(pem) = String::from_utf8(text.bytes().to_vec())
         {
-            self.notify(News::Certificate { name, key, pem: Hidden(pem) });
+            self.notify(ClusterNews::Certificate { name, key, pem: Hidden(pem) });
         }
         self.load_wanted();
     }
@@ -402,7 +407,7 @@ impl Supervisor<'_> {
             let before = *before;
             let mut asked = self.acme.sharing.foreign_asked.iter();
             if asked.all(|(_, one, number)| (*one, *number) != (host, before)) {
-                self.notify(News::Answering { host, number });
+                self.notify(ClusterNews::Answering { host, number });
             }
             return;
         }
@@ -428,7 +433,7 @@ impl Supervisor<'_> {
     pub(super) fn set_answers(&mut self) -> u64 {
         let foreign = self.acme.sharing.foreign.values().flat_map(|(.., answers)| answers);
         let (number, validations) = self.acme.challenges.in_place(foreign);
-        self.tell(&Order::Validations(number, validations));
+        self.tell(&SupervisorOrder::Validations(number, validations));
         number
     }
 
@@ -440,7 +445,7 @@ impl Supervisor<'_> {
         let given = asked.iter().take_while(|(order, ..)| *order <= number).count();
         let given: Vec<_> = asked.drain(..given).collect();
         for (_, host, number) in given {
-            self.notify(News::Answering { host, number });
+            self.notify(ClusterNews::Answering { host, number });
         }
         self.challenges_are_ready(Instant::now());
     }

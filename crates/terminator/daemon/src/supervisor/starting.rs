@@ -11,7 +11,7 @@ use wire::address::Address;
 
 use super::acme::Acme;
 use super::answers::say_ended;
-use super::child::{Backoff, DRAIN_GRACE, Earlier};
+use super::child::{Backoff, DRAIN_GRACE, EarlierWorkerProcess};
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::inheritance::{Roots, Sessions};
@@ -21,16 +21,16 @@ use super::listeners::Listeners;
 use super::names::Names;
 use super::own_sockets::{AdminSockets, ClusterSocket};
 use super::prepared::ConfigSummary;
-use super::reading::{self, Done, Read, Readers};
+use super::reading::{self, Read, ReaderResult, RunningReaders};
 use super::reload::{say_each, warnings_of};
 use super::service_manager::ServiceManager;
 use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::check::Upgrading;
-use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
-use super::upgrade::state::{HookState, Inherited, InheritedImage, KeyProcessState};
+use super::upgrade::image::{OwnState, RollbackProgram, SupervisorOrigin, UpgradeRollback};
+use super::upgrade::state::{HookState, InheritedImage, InheritedState, KeyProcessState};
 use super::watched::Watched;
-use super::{Due, Phase, Request, Supervisor};
-use crate::handover::{Order, Reloads};
+use super::{DueWork, Phase, Request, Supervisor};
+use crate::handover::{Reloads, SupervisorOrder};
 use crate::messages as forms;
 use crate::messages::{note, warn};
 use crate::reader::Task;
@@ -44,7 +44,8 @@ type First = (Option<OwnState>, Read, Option<Stamps>);
 
 /// A program before leaves worker processes, processes with keys, its version, and programs that
 /// change the DNS.
-type EarlierImage = (Vec<Earlier>, Vec<(KeyProcessState, OwnedFd)>, Option<String>, Vec<HookState>);
+type EarlierImage =
+    (Vec<EarlierWorkerProcess>, Vec<(KeyProcessState, OwnedFd)>, Option<String>, Vec<HookState>);
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
@@ -52,9 +53,9 @@ impl<'a> Supervisor<'a> {
         request: Request<'a>,
         mut events: EventQueue,
         origin: SupervisorOrigin,
-        way_back: &'a mut Option<WayBack>,
+        way_back: &'a mut Option<RollbackProgram>,
     ) -> Result<Option<Self>, Failure> {
-        let (mut inherited, readers) = (origin.inherited, Readers::default());
+        let (mut inherited, readers) = (origin.inherited, RunningReaders::default());
         let mut manager = ServiceManager::of_environment(&inherited);
         let before = (origin.returned, way_back.is_some().then_some(&mut manager));
         let Some((own, read, looked)) = first(&request, &readers, &mut events, before)? else {
@@ -65,10 +66,10 @@ impl<'a> Supervisor<'a> {
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
-        let fences = summary.fences(read.become_user);
+        let confinement = summary.confinement(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
         let (earlier, lent, program, hooks) = earlier_image(&mut inherited, &mut reloads)?;
-        let mut keys = KeyProcesses::new(fences.clone(), events.sender());
+        let mut keys = KeyProcesses::new(confinement.clone(), events.sender());
         let others = (own.map(|own| &*own.key_processes), read.others);
         keys.take_up(&served.keys, others, lent);
         Ok(Some(Self {
@@ -77,14 +78,15 @@ impl<'a> Supervisor<'a> {
             roots: Roots::new(read.folders),
             admin_sockets,
             cluster_socket,
-            names: Names::new(fences.clone(), events.sender()),
+            names: Names::new(confinement.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
-            acme: Acme::new(fences.clone(), events.sender(), hooks),
+            acme: Acme::new(confinement.clone(), events.sender(), hooks),
             keys,
             disabled: inherited.disabled,
             weights: inherited.weights,
-            fences,
-            reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
+            confinement,
+            connect_rights: own
+                .map_or_else(|| served.summary.connect_rights(), |own| own.connect_rights.clone()),
             served,
             generation: own.map_or(1, |own| own.generation),
             pending: None,
@@ -109,7 +111,7 @@ impl<'a> Supervisor<'a> {
             key_log: KeyLog::default(),
             upgrading: Upgrading::new(program),
             way_back,
-            waits: earlier.iter().any(Earlier::serves) && own.is_none(),
+            waits: earlier.iter().any(EarlierWorkerProcess::serves) && own.is_none(),
             earlier,
             is_switching: false,
             calls_forbidden_by,
@@ -141,7 +143,7 @@ impl<'a> Supervisor<'a> {
 /// the version that has done so, which may be that of a program before.
 fn forbid_system_calls(
     summary: &ConfigSummary,
-    inherited: &Inherited,
+    inherited: &InheritedState,
 ) -> Result<Option<String>, Failure> {
     let own = env!("CARGO_PKG_VERSION");
     let before = inherited.image.as_ref();
@@ -157,7 +159,7 @@ fn forbid_system_calls(
 /// The worker processes, the processes with keys and the version of the program before, if this one
 /// follows another.
 fn earlier_image(
-    inherited: &mut Inherited,
+    inherited: &mut InheritedState,
     reloads: &mut Reloads,
 ) -> Result<EarlierImage, Failure> {
     let Some(image) = inherited.image.take() else {
@@ -165,7 +167,8 @@ fn earlier_image(
     };
     let InheritedImage { program, state, workers, key_processes, .. } = image;
     reloads.last_upgrade = state.last_upgrade;
-    let workers = Earlier::all(&state.workers, workers).map_err(Failure::host("hear a process"))?;
+    let workers = EarlierWorkerProcess::all(&state.workers, workers)
+        .map_err(Failure::host("hear a process"))?;
     let keys = state.key_processes.into_iter().zip(key_processes).collect();
     Ok((workers, keys, Some(program), state.hooks))
 }
@@ -174,14 +177,14 @@ fn earlier_image(
 /// manager that knows the program before hears meanwhile that this one lives.
 fn first(
     request: &Request<'_>,
-    readers: &Readers,
+    readers: &RunningReaders,
     events: &mut EventQueue,
-    (returned, mut manager): (Option<Return>, Option<&mut ServiceManager>),
+    (returned, mut manager): (Option<UpgradeRollback>, Option<&mut ServiceManager>),
 ) -> Result<Option<First>, Failure> {
     let sender = events.sender();
     let hear = move |done, looked| sender.send(Event::Read(done, looked));
     let (own, read, looked) = match returned {
-        Some(Return { mut own, fds, .. }) => {
+        Some(UpgradeRollback { mut own, fds, .. }) => {
             let (found, bundle) = (own.found.clone(), std::mem::take(&mut own.bundle));
             let keys = std::mem::take(&mut own.keys);
             let mut read = reading::read(found, fds, (bundle, keys))?;
@@ -204,7 +207,7 @@ fn first(
                 }
             };
             match news {
-                Event::Read(Ok(Done::Read(read)), looked) => (None, *read, looked),
+                Event::Read(Ok(ReaderResult::Read(read)), looked) => (None, *read, looked),
                 Event::Read(Err(failure), _) => return Err(failure),
                 Event::Signal(signal) if manager.is_some() => {
                     // The program before knows what it has, and drains.
@@ -225,7 +228,7 @@ fn open_sockets(
     summary: &ConfigSummary,
     log: Option<OwnedFd>,
     handed_over: HandedOverSockets,
-    inherited: &mut Inherited,
+    inherited: &mut InheritedState,
     is_returned: bool,
 ) -> Result<(Listeners, AdminSockets, Option<ClusterSocket>), Failure> {
     handed_over.warn_of_unused(|address| summary.listens_at(address));
@@ -272,7 +275,7 @@ impl Supervisor<'_> {
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
             // Its workers may serve clients already, and its word of it be under way.
-            self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
+            self.due = Some((Instant::now() + READY_GRACE, DueWork::Drained));
             return;
         }
         if self.child.is_none() || self.phase != Phase::Serving {
@@ -298,8 +301,8 @@ impl Supervisor<'_> {
             "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
              signal ends at once"
         ));
-        self.due = Some((Instant::now() + delay, Due::DrainDelay));
-        self.tell(&Order::Unready);
+        self.due = Some((Instant::now() + delay, DueWork::DrainDelay));
+        self.tell(&SupervisorOrder::Unready);
     }
 
     pub(super) fn drain(&mut self) {
@@ -307,9 +310,9 @@ impl Supervisor<'_> {
         self.listeners.close();
         let time = self.served.summary.process.drain;
         note(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
-        self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
+        self.due = Some((Instant::now() + time + DRAIN_GRACE, DueWork::Drained));
         let is_replaced = false;
-        self.tell(&Order::Drain { time, is_replaced });
+        self.tell(&SupervisorOrder::Drain { time, is_replaced });
     }
 
     /// The worker process has drained; `cut` connections were still open at the deadline.

@@ -16,18 +16,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use sys::signal::{self, Signal};
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use telemetry::printable::line;
 
-use super::child::{Child, Earlier, Heard, state_of};
+use super::child::{Child, ChildEvent, EarlierWorkerProcess, state_of};
 use super::events::Event;
 use super::failure::Failure;
-use super::{Due, Phase, Supervisor};
-use crate::handover::{Order, Secret};
+use super::{DueWork, Phase, Supervisor};
+use crate::handover::{Secret, SupervisorOrder};
 use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
 use crate::named_servers::Observations;
-use crate::reader::Found;
+use crate::reader::HostFindings;
 use crate::status_parts::UpgradeStatus;
 
 use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME_MAX, Upgrade};
@@ -155,18 +155,18 @@ impl Supervisor<'_> {
     /// How far an upgrade is, for the status.
     fn tell_upgrade(&mut self, status: UpgradeStatus) {
         self.reloads.upgrade = Some(status);
-        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.tell(&SupervisorOrder::Reloads(self.reloads.clone()));
     }
 
     /// This program goes on. The reason is a sentence without a full stop.
     fn upgrade_failed(&mut self, why: &str) {
         let why = printable(why.trim_end());
         // As it stands on a standard error.
-        let why = Level::split(&why).map_or(&*why, |(_, text)| text);
+        let why = LogLevel::split(&why).map_or(&*why, |(_, text)| text);
         error(format_args!("the new program has not taken over, and this one goes on: {why}"));
         let own = Release::own().program;
         self.reloads.upgrade_ended(own, Some(why.to_owned()));
-        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.tell(&SupervisorOrder::Reloads(self.reloads.clone()));
     }
 
     /// Goes on with an upgrade whose turn has come.
@@ -285,8 +285,8 @@ impl Supervisor<'_> {
             ..self.full_state()
         };
         let summary = &self.served.summary;
-        let found = Found {
-            become_user: self.fences.become_user.clone(),
+        let found = HostFindings {
+            become_user: self.confinement.become_user.clone(),
             kernel_tls: summary.kernel_tls.clone(),
             concerns: Vec::new(),
             folders: self.roots.identities(),
@@ -298,7 +298,7 @@ impl Supervisor<'_> {
             reloads: self.reloads.clone(),
             found,
             fixed: summary.fixed_parts(),
-            reach: self.reach.clone(),
+            connect_rights: self.connect_rights.clone(),
             bundle: Secret::new(self.served.bundle.bytes().to_vec()),
             keys: self.served.keys.iter().map(KeyGroup::copy).collect(),
             key_processes: self.keys.state(),
@@ -373,9 +373,9 @@ impl Supervisor<'_> {
 
     /// The new worker process has built its plan: the one before may pause.
     pub(super) fn pause_before(&mut self) {
-        self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Pause));
+        self.due = Some((Instant::now() + SWITCH_TIME_MAX, DueWork::Pause));
         let before = self.earlier.iter_mut().find(|one| one.serves());
-        match before.map(|one| one.child.send(&Order::Pause, &[])) {
+        match before.map(|one| one.child.send(&SupervisorOrder::Pause, &[])) {
             Some(Ok(())) => self.is_switching = true,
             // It has died, or is about to.
             Some(Err(_)) | None => self.paused(Observations::default()),
@@ -385,10 +385,10 @@ impl Supervisor<'_> {
     /// The worker process before has paused, or is gone.
     pub(super) fn paused(&mut self, observations: Observations) {
         self.is_switching = true;
-        if matches!(self.due, Some((_, Due::Pause))) {
-            self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
+        if matches!(self.due, Some((_, DueWork::Pause))) {
+            self.due = Some((Instant::now() + SWITCH_TIME_MAX, DueWork::Switch));
         }
-        self.tell(&Order::Accept(observations));
+        self.tell(&SupervisorOrder::Accept(observations));
     }
 
     /// Ends a worker process that has not paused in its time: it serves nobody well, and must not
@@ -426,7 +426,7 @@ impl Supervisor<'_> {
         let (before, own) = (line(&before), Release::own().program);
         note(format_args!("lariat {own} has taken over from lariat {before}"));
         self.reloads.upgrade_ended(own, None);
-        self.tell(&Order::Reloads(self.reloads.clone()));
+        self.tell(&SupervisorOrder::Reloads(self.reloads.clone()));
     }
 
     /// The program before goes on by itself: what was heard and not followed is its own, and no
@@ -441,8 +441,8 @@ impl Supervisor<'_> {
             && let Ok(Some(Event::Heard(number, heard))) = self.events.next_of(until, is_heard)
         {
             match heard {
-                Heard::Answer(_) => self.heard_of_earlier(number, heard),
-                Heard::Stopped | Heard::End => {
+                ChildEvent::Answer(_) => self.heard_of_earlier(number, heard),
+                ChildEvent::Stopped | ChildEvent::End => {
                     self.upgrading.listening.retain(|one| *one != number);
                 }
             }
@@ -456,7 +456,7 @@ impl Supervisor<'_> {
         // The number of the new program's own, so that no value of the cache is sealed twice by it.
         self.last_number += 1;
         self.phase = Phase::Restarting;
-        if let Some(place) = self.earlier.iter().position(Earlier::serves) {
+        if let Some(place) = self.earlier.iter().position(EarlierWorkerProcess::serves) {
             self.phase = Phase::Serving;
             self.child = Some(self.earlier.remove(place).child);
         }
@@ -470,7 +470,7 @@ impl Supervisor<'_> {
             self.start_again()?;
         }
         // It may have been told to pause.
-        self.tell(&Order::Accept(Observations::default()));
+        self.tell(&SupervisorOrder::Accept(Observations::default()));
         self.upgrade_failed(why);
         self.watched.follow(self.served.summary.reload);
         self.follow_acme();

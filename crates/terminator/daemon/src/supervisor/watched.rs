@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use config::ReloadOptions;
 use telemetry::printable::line;
 
-use super::child::{Backoff, Child, Heard, Program};
+use super::child::{Backoff, Child, ChildEvent, Program};
 use super::events::{Event, EventSender};
 use crate::handover::ProcessMessageForm;
 use crate::messages::{note, warn};
-use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
+use crate::watcher::{
+    ChangedFiles, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME, WatchRequest,
+};
 
 const WATCHER: Program = Program {
     argument: WATCHER_ARGUMENT,
@@ -75,7 +77,7 @@ impl Watched {
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Watched(number, heard));
         let process = Child::start(number, &WATCHER, hear)?;
-        let ask = Ask { files: self.files.clone(), debounce, pause: self.pause };
+        let ask = WatchRequest { files: self.files.clone(), debounce, pause: self.pause };
         Ok(self.process.insert(process).send(&ask, &[])?)
     }
 
@@ -83,7 +85,7 @@ impl Watched {
     pub(super) fn heard(
         &mut self,
         number: u64,
-        heard: Heard<Changed>,
+        heard: ChildEvent<ChangedFiles>,
         options: ReloadOptions,
     ) -> bool {
         if self.process.as_ref().map(Child::number) != Some(number) {
@@ -92,7 +94,7 @@ impl Watched {
         }
         self.process = None;
         match heard {
-            Heard::Answer(changed) => {
+            ChildEvent::Answer(changed) => {
                 let files = changed.files.iter().map(|path| path.display().to_string());
                 // Who may add one to a directory of certificates chooses its name.
                 let files = files.map(|path| line(&path).to_string());
@@ -104,7 +106,7 @@ impl Watched {
                 note(format_args!("files have changed, and are read again: {files}{more}"));
                 true
             }
-            Heard::End | Heard::Stopped => {
+            ChildEvent::End | ChildEvent::Stopped => {
                 warn("the process that watches files has ended");
                 self.pause = self.backoff.died(Instant::now());
                 self.follow(options);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::{digest, rand};
 use config::{ClusterOptions, PeerNetwork};
-use session::mesh::{Mesh, MeshOptions, Moment, PeerFacts, Target};
+use session::mesh::{ClockReading, Mesh, MeshOptions, PeerFacts, Target};
 use session::{FetchAnswer, Offered, Request, Tiers};
 use sys::epoll::{Epoll, Events, Interest, Waker};
 use telemetry::outcome::{ClusterRejection, SessionTier};
@@ -28,7 +28,7 @@ use watch::PeerWatch;
 use super::sessions::Inheritance;
 use super::store::{PassOn, Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
-use crate::handover::Resolved;
+use crate::handover::ResolvedName;
 use crate::named_servers::Port;
 
 /// Datagrams read in a turn, so that what workers ask for has its turn as well.
@@ -126,7 +126,7 @@ impl Cluster {
     }
 
     /// Nodes of the store may have that name.
-    pub(super) fn resolved(&self, resolved: &Resolved) {
+    pub(super) fn resolved(&self, resolved: &ResolvedName) {
         if let Port::Number(port) = resolved.name.port {
             let found = resolved.instances.iter().flatten();
             let addresses = found.flat_map(|instance| instance.addresses.clone());
@@ -331,7 +331,7 @@ impl ClusterThread {
     }
 
     /// One request of a worker, which has looked into memory itself: peers come next.
-    fn ask(&mut self, request: Request, moment: Moment) {
+    fn ask(&mut self, request: Request, moment: ClockReading) {
         match request {
             Request::Publish { key, once, value, lifetime } => {
                 if let Some(node) = &mut self.peers {
@@ -385,7 +385,7 @@ impl Node {
     }
 
     /// Sends what is to be sent; who was waiting for what peers have, and whether they have it.
-    fn turn(&mut self, moment: Moment) -> Vec<(Offered, FetchAnswer, SessionTier)> {
+    fn turn(&mut self, moment: ClockReading) -> Vec<(Offered, FetchAnswer, SessionTier)> {
         self.mesh.tick(moment, &self.sessions);
         while let Some((target, datagram)) = self.mesh.poll_transmit() {
             self.send(target, &datagram);
@@ -398,7 +398,7 @@ impl Node {
         answers
     }
 
-    fn fetch(&mut self, session: Offered, answer: FetchAnswer, moment: Moment) {
+    fn fetch(&mut self, session: Offered, answer: FetchAnswer, moment: ClockReading) {
         let token = self.next_token;
         self.next_token += 1;
         self.has_news = true;
@@ -428,7 +428,7 @@ impl Node {
         why: ClusterRejection,
         datagram: &[u8],
         from: SocketAddr,
-        moment: Moment,
+        moment: ClockReading,
     ) {
         let header = match Header::read(datagram) {
             Ok(header) => header,
@@ -510,7 +510,7 @@ fn random() -> [u8; 8] {
     bytes
 }
 
-fn moment() -> Moment {
+fn moment() -> ClockReading {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Moment { now: Instant::now(), unix_ms: since.map_or(0, |since| since.as_millis() as u64) }
+    ClockReading { now: Instant::now(), unix_ms: since.map_or(0, |since| since.as_millis() as u64) }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use config::LogOutput;
-use proxy::plane::{Plane, ServerNews};
+use proxy::data_plane::{DataPlane, ServerNews};
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 use telemetry::Registry;
@@ -24,10 +24,12 @@ use super::log::{Log, LogNews, Target};
 use super::plan::{Built, Descriptors, Servers};
 use super::sessions::{Inheritance, Sessions};
 use super::store::{PassOn, Say};
-use super::supervisor_link::{self, Orders, Received, say};
+use super::supervisor_link::{self, Orders, ReceivedOrder, say};
 use super::tls_findings::{ExpiryWatch, unix_seconds};
-use crate::admin::{self, AdminState, Doors, HealthReport, RightsStatus, StartFacts};
-use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
+use crate::admin::{self, AdminDescriptors, AdminState, HealthReport, RightsStatus, StartFacts};
+use crate::handover::{
+    Answer, Bundle, ResolvedName, Rights, ServeOrder, SessionKey, SupervisorOrder, WorkerStart,
+};
 use crate::named_servers::{Observations, ObservedServer, ServerName};
 
 /// How often expired sessions are looked for; they are refused anyway.
@@ -74,7 +76,7 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
     loop {
         tokio::select! {
             received = queue.recv() => match received.transpose()? {
-                Some(Received { order: Order::Drain { time, is_replaced }, .. }) => {
+                Some(ReceivedOrder { order: SupervisorOrder::Drain { time, is_replaced }, .. }) => {
                     return control.drain(time, is_replaced, &mut queue).await;
                 }
                 Some(received) => control.obey(received).await?,
@@ -91,13 +93,13 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
 
 struct Control {
     channel: Arc<Channel>,
-    plane: Plane,
+    data_plane: DataPlane,
     inheritance: Arc<Inheritance>,
     resumption: Arc<Resumption>,
     /// The key of the memory that its sessions lie in.
     session_key: SessionKey,
     admin: Arc<AdminState>,
-    doors: Doors,
+    admin_descriptors: AdminDescriptors,
     cluster: Cluster,
     /// The setup that goes with the order to accept: how sessions go to other hosts.
     waiting: Option<Option<ClusterSetup>>,
@@ -121,11 +123,13 @@ impl Control {
     async fn start(
         channel: Arc<Channel>,
         (rights, usage): (Rights, Usage),
-        received: Received,
+        received: ReceivedOrder,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
         let shortage = received.shortage();
-        let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
+        let (SupervisorOrder::Start(start, serve), Some(bundle)) =
+            (received.order, received.bundle)
+        else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
         let inheritance = Arc::new(Inheritance::of(&start));
@@ -151,27 +155,27 @@ impl Control {
         let log = start_log(&mut built, log_reporter(&channel, &admin))?;
         let Descriptors { status, admin: listener, .. } = &mut built.descriptors;
         let (status, listener) = (status.take(), listener.take());
-        let doors = Doors::new(status, listener, &admin, !serve.waits)?;
+        let admin_descriptors = AdminDescriptors::new(status, listener, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
-        let plane = Plane::start(
+        let data_plane = DataPlane::start(
             built.plan.clone(),
             listeners,
             registry,
             Arc::clone(&log.queue),
             !serve.waits,
         )?;
-        admin.workers_begun(&plane);
+        admin.workers_begun(&data_plane);
         let cluster = Cluster::new(&inheritance, (sayer(&channel), passer_on(&channel)));
         admin.facts().cluster = cluster.context.facts.clone();
         let mut control = Self {
             channel,
-            plane,
+            data_plane,
             inheritance,
             resumption: Arc::clone(&built.resumption),
             session_key: serve.session_key.clone(),
             admin,
-            doors,
+            admin_descriptors,
             cluster,
             waiting: serve.waits.then(|| built.cluster.take()),
             log,
@@ -188,39 +192,47 @@ impl Control {
         Ok(Some(control))
     }
 
-    async fn obey(&mut self, received: Received) -> io::Result<()> {
+    async fn obey(&mut self, received: ReceivedOrder) -> io::Result<()> {
         let shortage = received.shortage();
         match (received.order, received.bundle) {
-            (Order::Replace(serve), Some(bundle)) => match shortage {
+            (SupervisorOrder::Replace(serve), Some(bundle)) => match shortage {
                 Some(why) => say(&self.channel, &Answer::refused(serve.generation, why))?,
                 None => self.replace(serve, bundle, received.fds).await?,
             },
-            (Order::Resolved(resolved), _) => self.resolved(&resolved),
-            (Order::Disabled(names), _) => self.set_disabled(names),
-            (Order::Weights(weights), _) => self.order_weights(weights.into_iter().collect()),
-            (Order::CloseSessions(name), _) => self.close_sessions(&name),
-            (Order::Unready, _) => self.admin.facts().is_draining = true,
-            (Order::AreYouWell, _) => self.say_when_well(),
-            (Order::Reloads(reloads), _) => self.admin.facts().reload = reloads,
-            (Order::Validations(number, validations), _) => {
+            (SupervisorOrder::Resolved(resolved), _) => self.resolved(&resolved),
+            (SupervisorOrder::Disabled(names), _) => self.set_disabled(names),
+            (SupervisorOrder::Weights(weights), _) => {
+                self.order_weights(weights.into_iter().collect())
+            }
+            (SupervisorOrder::CloseSessions(name), _) => self.close_sessions(&name),
+            (SupervisorOrder::Unready, _) => self.admin.facts().is_draining = true,
+            (SupervisorOrder::AreYouWell, _) => self.say_when_well(),
+            (SupervisorOrder::Reloads(reloads), _) => self.admin.facts().reload = reloads,
+            (SupervisorOrder::Validations(number, validations), _) => {
                 let set = self.inheritance.authorities.set(validations);
                 set.unwrap_or_else(|why| drop(say(&self.channel, &Answer::warned(vec![why]))));
                 say(&self.channel, &Answer::Answering(number))?;
             }
-            (Order::Acme(status), _) => self.admin.facts().acme = status,
-            (Order::Keys(status), _) => self.admin.facts().keys = status,
-            (Order::Notify(text), _) => self.cluster.notify(text),
-            (Order::Log, _) => {
+            (SupervisorOrder::Acme(status), _) => self.admin.facts().acme = status,
+            (SupervisorOrder::Keys(status), _) => self.admin.facts().keys = status,
+            (SupervisorOrder::Notify(text), _) => self.cluster.notify(text),
+            (SupervisorOrder::Log, _) => {
                 let kept = shortage.map(|why| format!("the log goes where it went: {why}"));
                 kept.map_or(Ok(()), |why| say(&self.channel, &Answer::warned(vec![why])))?;
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
-                targets.for_each(|target| self.log.aim.set(target));
+                targets.for_each(|target| self.log.log_target.set(target));
             }
-            (Order::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
-            (Order::Pause, _) => self.pause().await?,
-            (Order::Accept(observed), _) => self.accept(&observed)?,
-            (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
+            (SupervisorOrder::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
+            (SupervisorOrder::Pause, _) => self.pause().await?,
+            (SupervisorOrder::Accept(observed), _) => self.accept(&observed)?,
+            (
+                SupervisorOrder::Drain { .. }
+                | SupervisorOrder::Enter(..)
+                | SupervisorOrder::Start(..)
+                | SupervisorOrder::Replace(_),
+                _,
+            ) => {
                 return Err(io::Error::other("the supervisor gave an order out of turn"));
             }
         }
@@ -228,7 +240,12 @@ impl Control {
     }
 
     /// A new plan, or the old one.
-    async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
+    async fn replace(
+        &mut self,
+        serve: ServeOrder,
+        bundle: Bundle,
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<()> {
         let serve = Arc::new(serve);
         let sessions = Sessions {
             inheritance: Arc::clone(&self.inheritance),
@@ -241,15 +258,15 @@ impl Control {
         };
         self.log_output = built.log_output.clone();
         if let Some(target) = built.descriptors.log.take() {
-            self.log.aim.set(Target::of(&self.log_output, target));
+            self.log.log_target.set(Target::of(&self.log_output, target));
         }
         let listeners = std::mem::take(&mut built.listeners);
-        self.plane.replace(built.plan.clone(), listeners);
+        self.data_plane.replace(built.plan.clone(), listeners);
         self.take_up(&serve, built)
     }
 
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
-    fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
+    fn take_up(&mut self, serve: &ServeOrder, built: Built) -> io::Result<()> {
         if built.served.key_log.is_some() && !self.logs_keys {
             pass_keys_on(Arc::clone(&self.channel))?;
             self.logs_keys = true;
@@ -326,11 +343,11 @@ impl Control {
         self.look_at = Instant::now() + self.validity.pause(now);
     }
 
-    fn resolved(&self, resolved: &Resolved) {
+    fn resolved(&self, resolved: &ResolvedName) {
         self.cluster.resolved(resolved);
         for (service, server, target) in self.servers.named(resolved) {
             self.checks.set_addresses(service, server, &target.addresses);
-            self.plane.tell(service, server, &ServerNews::Target(Arc::new(target)));
+            self.data_plane.tell(service, server, &ServerNews::Target(Arc::new(target)));
         }
     }
 
@@ -339,7 +356,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let disabled = names.contains(&name);
             if disabled != self.disabled.contains(&name) {
-                self.plane.tell(service, server, &ServerNews::Disabled(disabled));
+                self.data_plane.tell(service, server, &ServerNews::Disabled(disabled));
             }
         }
         self.disabled.clone_from(&names);
@@ -352,7 +369,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let weight = weights.get(&name).copied();
             if weight != self.weights.get(&name).copied() {
-                self.plane.tell(service, server, &ServerNews::Weight(weight));
+                self.data_plane.tell(service, server, &ServerNews::Weight(weight));
             }
         }
         self.weights.clone_from(&weights);
@@ -361,12 +378,14 @@ impl Control {
 
     fn close_sessions(&self, name: &ServerName) {
         let all = self.servers.all().filter(|(_, _, one)| one == name);
-        all.for_each(|(service, server, _)| self.plane.tell(service, server, &ServerNews::Close));
+        all.for_each(|(service, server, _)| {
+            self.data_plane.tell(service, server, &ServerNews::Close)
+        });
     }
 
     fn checked(&self, report: &HealthReport) {
         let down = ServerNews::Checked(report.down.as_slice().into());
-        self.plane.tell(&report.service, report.server, &down);
+        self.data_plane.tell(&report.service, report.server, &down);
         if let Some(server) = self.servers.label(&report.service, report.server) {
             self.admin.server_noted(&server, report);
         }
@@ -380,17 +399,17 @@ impl Control {
         queue: &mut Orders,
     ) -> io::Result<()> {
         if is_replaced {
-            self.doors.close();
+            self.admin_descriptors.close();
             self.cluster.set(None)?;
         }
         self.admin.facts().is_draining = true;
-        self.plane.drain(time);
+        self.data_plane.drain(time);
         drop(self.checks);
-        let (plane, log, output) = (self.plane, self.log, self.log_output);
-        let (closer, servers) = (plane.session_closer(), self.servers);
-        let aim = log.aim.clone();
+        let (data_plane, log, output) = (self.data_plane, self.log, self.log_output);
+        let (closer, servers) = (data_plane.session_closer(), self.servers);
+        let log_target = log.log_target.clone();
         let finish = move || {
-            let ended = plane.join();
+            let ended = data_plane.join();
             (ended, log.finish(LOG_FLUSH_TIME_MAX))
         };
         let mut finished = spawn_blocking(finish);
@@ -407,10 +426,10 @@ impl Control {
                     return say(&self.channel, &Answer::Drained { cut });
                 }
                 received = queue.recv() => match received.transpose()? {
-                    Some(Received { order: Order::Log, fds, .. }) => {
-                        fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
+                    Some(ReceivedOrder { order: SupervisorOrder::Log, fds, .. }) => {
+                        fds.into_iter().for_each(|fd| log_target.set(Target::of(&output, fd)));
                     }
-                    Some(Received { order: Order::CloseSessions(name), .. }) => {
+                    Some(ReceivedOrder { order: SupervisorOrder::CloseSessions(name), .. }) => {
                         let all = servers.all().filter(|(_, _, one)| *one == name);
                         all.for_each(|(service, server, _)| closer.close(service, server));
                     }
@@ -445,7 +464,7 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
 async fn build(
     channel: &Channel,
     bundle: Bundle,
-    serve: &Arc<Serve>,
+    serve: &Arc<ServeOrder>,
     fds: Vec<OwnedFd>,
     sessions: Sessions,
 ) -> io::Result<Result<Built, String>> {
@@ -469,7 +488,7 @@ async fn with_signs<T>(
 
 fn admin_state(
     registry: &Arc<Registry>,
-    start: &Start,
+    start: &WorkerStart,
     (rights, usage): (Rights, Usage),
     built: &Built,
 ) -> Arc<AdminState> {
@@ -548,9 +567,9 @@ impl Control {
     async fn pause(&self) -> io::Result<()> {
         // Before: it takes its time.
         let observations = self.admin.observations();
-        self.plane.accept(false);
+        self.data_plane.accept(false);
         let until = Instant::now() + HANDSHAKE_TIME_MAX;
-        while self.plane.handshakes() > 0 && Instant::now() < until {
+        while self.data_plane.handshakes() > 0 && Instant::now() < until {
             tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
         }
         self.resumption.let_go_of_sessions();
@@ -560,11 +579,11 @@ impl Control {
     /// Takes listeners and stored sessions over from another worker process, or back.
     fn accept(&mut self, observed: &Observations) -> io::Result<()> {
         self.resumption.take_over_sessions();
-        self.plane.accept(true);
+        self.data_plane.accept(true);
         if let Some(cluster) = self.waiting.take() {
             self.admin.take_over(observed);
             self.assume_down(&observed.servers);
-            self.doors.open(&self.admin)?;
+            self.admin_descriptors.open(&self.admin)?;
             self.cluster.set(cluster)?;
         }
         say(&self.channel, &Answer::Accepting)

@@ -29,7 +29,7 @@ use wire::tunnel::Tunnel;
 use crate::admin::HealthReport;
 
 use probe::Target;
-use wording::{Passed, ProbeFault};
+use wording::{PassedStep, ProbeFault};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
 /// for a late greeting are not counted, because silent servers would hold up the checks of others;
@@ -114,13 +114,13 @@ pub(crate) struct Checks {
 struct Watched {
     endpoint: Endpoint,
     addresses: watch::Sender<Vec<Address>>,
-    known: watch::Receiver<Vec<Known>>,
+    known: watch::Receiver<Vec<CheckResult>>,
     task: JoinHandle<()>,
 }
 
 /// The result of the checks of an address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Known {
+struct CheckResult {
     address: Address,
     up: bool,
     why: String,
@@ -196,7 +196,7 @@ impl Checks {
         };
         let (addresses, addresses_seen) = watch::channel(first);
         let (known_told, known) = watch::channel(known);
-        let watch = Watch {
+        let watch = ServerCheck {
             service: Arc::clone(service),
             server,
             names_addresses: !matches!(endpoint, Endpoint::Address(_)),
@@ -222,7 +222,7 @@ impl Drop for Checks {
 }
 
 /// The outcome of a check, on one line of bounded length: some of it are the server's own words.
-fn why_of(result: Result<Passed, ProbeFault>) -> String {
+fn why_of(result: Result<PassedStep, ProbeFault>) -> String {
     bounded(&result.map_or_else(|fault| fault.to_string(), |passed| passed.to_string()))
 }
 
@@ -231,18 +231,18 @@ fn bounded(why: &str) -> String {
     why.chars().take(WHY_CHARS_MAX).collect()
 }
 
-struct Watch {
+struct ServerCheck {
     service: Arc<CheckedService>,
     server: usize,
     target: Arc<Target>,
     names_addresses: bool,
     addresses: watch::Receiver<Vec<Address>>,
-    known: watch::Sender<Vec<Known>>,
+    known: watch::Sender<Vec<CheckResult>>,
     permits: Arc<Semaphore>,
     report: Report,
 }
 
-impl Watch {
+impl ServerCheck {
     async fn run(mut self) {
         let known = self.known.borrow().clone();
         let check = |up| Check::new(&self.service.check, up);
@@ -290,7 +290,7 @@ impl Watch {
     /// it needs, and the others go on meanwhile.
     fn begin_round(
         &self,
-        probes: &mut JoinSet<(Address, Result<Passed, ProbeFault>)>,
+        probes: &mut JoinSet<(Address, Result<PassedStep, ProbeFault>)>,
         under_way: &mut HashMap<Address, AbortHandle>,
     ) {
         let addresses = self.addresses.borrow();
@@ -317,7 +317,7 @@ impl Watch {
         &self,
         checks: &mut HashMap<Address, Check>,
         address: Address,
-        result: Result<Passed, ProbeFault>,
+        result: Result<PassedStep, ProbeFault>,
     ) {
         // The name may have lost it meanwhile.
         if !self.addresses.borrow().contains(&address) {
@@ -332,11 +332,11 @@ impl Watch {
         if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
             let port = self.service.check.port.map(|port| format!("port {port}: "));
             let why = port.unwrap_or_default() + &why_of(result);
-            self.learn(Known { address, up, why });
+            self.learn(CheckResult { address, up, why });
         }
     }
 
-    fn learn(&self, new: Known) {
+    fn learn(&self, new: CheckResult) {
         let mut known = self.known.borrow().clone();
         match known.iter_mut().find(|one| one.address == new.address) {
             Some(same) if *same == new => return,
@@ -347,9 +347,9 @@ impl Watch {
         self.tell(&known);
     }
 
-    fn tell(&self, known: &[Known]) {
+    fn tell(&self, known: &[CheckResult]) {
         let down: Vec<_> = known.iter().filter(|one| !one.up).collect();
-        let shown = |one: &&Known| {
+        let shown = |one: &&CheckResult| {
             let address = self.names_addresses.then(|| format!("{} ", one.address));
             address.unwrap_or_default() + &one.why
         };
@@ -384,7 +384,7 @@ mod tests {
     use testkit::directory::Directory;
     use testkit::server::{Behaviour, Server, free_address};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-    use wire::starttls::{Dialect, Policy, Sides};
+    use wire::starttls::{Dialect, Policy, StarttlsSides};
 
     /// How long a test waits for what is bound to come.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -427,16 +427,16 @@ mod tests {
     /// Asked of the server by clients, or by us if the `back` is TLS.
     fn starttls(dialect: Dialect, back: bool) -> Option<Starttls> {
         let front = (!back).then_some(Policy::Required);
-        let sides = Sides { front, back };
+        let sides = StarttlsSides { front, back };
         Some(Starttls { dialect, sides, server_name: None, own_name: "own.example".to_owned() })
     }
 
-    struct Running {
+    struct RunningChecks {
         checks: Checks,
         reports: UnboundedReceiver<HealthReport>,
     }
 
-    impl Running {
+    impl RunningChecks {
         fn new(services: Vec<CheckedService>) -> Self {
             let (sender, reports) = unbounded_channel();
             let checks = run(services, move |report| drop(sender.send(report)));
@@ -456,7 +456,7 @@ mod tests {
 
     fn first(service: CheckedService) -> (bool, String) {
         block_on(async {
-            let report = Running::new(vec![service]).next().await;
+            let report = RunningChecks::new(vec![service]).next().await;
             (report.up, report.why)
         })
     }
@@ -559,7 +559,7 @@ mod tests {
         let mail = silent_mail(&vec![&*address; PROBES_MAX]);
         let server = Server::start(Behaviour::Http(Vec::new()));
         block_on(async {
-            let mut running = Running::new(vec![mail, service(http(), &[server.address()])]);
+            let mut running = RunningChecks::new(vec![mail, service(http(), &[server.address()])]);
             assert!(running.next().await.up);
             let accept = move || [(); PROBES_MAX].map(|()| silent.accept().unwrap());
             let held = tokio::task::spawn_blocking(accept).await.unwrap();
@@ -575,7 +575,7 @@ mod tests {
         let greeted = Server::start(Behaviour::Greet(b"220 mx\r\n".to_vec()));
         let addresses = [silent.local_addr().unwrap(), greeted.address().parse().unwrap()];
         block_on(async {
-            let mut running = Running::new(vec![silent_mail(&["mx.example:25"])]);
+            let mut running = RunningChecks::new(vec![silent_mail(&["mx.example:25"])]);
             running.checks.set_addresses("mail", 0, &addresses);
             assert!(running.next().await.up);
             drop(greeted);
@@ -651,7 +651,7 @@ mod tests {
         let path = directory.join("app.sock");
         let endpoint = format!("unix:{}", path.display());
         block_on(async {
-            let mut running = Running::new(vec![service(http(), &[&endpoint])]);
+            let mut running = RunningChecks::new(vec![service(http(), &[&endpoint])]);
             assert!(!running.next().await.up);
             let server = Server::start_unix(&path, Behaviour::Http(Vec::new()));
             assert!(running.next().await.up);
@@ -666,7 +666,7 @@ mod tests {
         let alive = Server::start(Behaviour::Http(Vec::new()));
         let dead = free_address().to_string();
         block_on(async {
-            let mut running = Running::new(vec![service(http(), &[&dead])]);
+            let mut running = RunningChecks::new(vec![service(http(), &[&dead])]);
             let known = running.next().await;
             assert!(!known.up);
             // In the new plan it comes second, and is checked too seldom to be checked again.
@@ -687,7 +687,7 @@ mod tests {
         let server = Server::start(Behaviour::Http(Vec::new()));
         let addresses = [free_address(), server.address().parse().unwrap()];
         block_on(async {
-            let mut running = Running::new(vec![service(http(), &["app.example:80"])]);
+            let mut running = RunningChecks::new(vec![service(http(), &["app.example:80"])]);
             running.checks.set_addresses("web", 0, &addresses[..1]);
             let first = running.next().await;
             assert!(!first.up && first.why.starts_with(&format!("{} could not", addresses[0])));
@@ -817,7 +817,7 @@ mod tests {
             let mut service = service(http(), &[server.address()]);
             service.preface = preface_of(&send_proxy);
             block_on(async {
-                let _running = Running::new(vec![service]);
+                let _running = RunningChecks::new(vec![service]);
                 let seen = |all: &[testkit::server::Connection]| {
                     all.iter().any(|connection| connection.bytes.starts_with(begin))
                 };

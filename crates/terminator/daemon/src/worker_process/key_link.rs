@@ -71,9 +71,9 @@ impl KeyLink {
     }
 
     /// Lets all certificates of a plan sign by it.
-    pub(super) fn join(self: &Arc<Self>, plane: &mut Options) {
+    pub(super) fn join(self: &Arc<Self>, data_plane: &mut Options) {
         let holder = KeyHolder(Some(Arc::clone(self) as Arc<dyn SignatureSource>));
-        for service in &mut plane.services {
+        for service in &mut data_plane.services {
             if let FrontTls::Terminate(terminated) = &mut service.front.tls {
                 let certificates = terminated.certificates.iter_mut();
                 certificates.for_each(|one| one.holder = holder.clone());

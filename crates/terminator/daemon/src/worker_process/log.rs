@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use config::LogOutput;
 use proxy::connection_log::LineQueue;
 use sys::log_socket;
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 
 use crate::messages::sender::{Collector, Refusal};
 
@@ -49,7 +49,7 @@ pub(super) enum LogNews {
     /// Another socket is wanted: the log daemon is not there.
     Away,
     /// A message to the operator; at a limited rate.
-    Message(Level, String),
+    Message(LogLevel, String),
 }
 
 #[derive(Debug)]
@@ -76,9 +76,9 @@ impl Target {
 
 /// The target of lines, which may change at any time.
 #[derive(Clone, Debug)]
-pub(super) struct Aim(Arc<(Mutex<Arc<Target>>, Condvar)>);
+pub(super) struct LogTarget(Arc<(Mutex<Arc<Target>>, Condvar)>);
 
-impl Aim {
+impl LogTarget {
     fn at(target: Target) -> Self {
         Self(Arc::new((Mutex::new(Arc::new(target)), Condvar::new())))
     }
@@ -103,9 +103,9 @@ impl Aim {
 
 pub(super) struct Log {
     pub(super) queue: Arc<LineQueue>,
-    pub(super) aim: Aim,
+    pub(super) log_target: LogTarget,
     ended: Receiver<()>,
-    stall: Arc<Mutex<Stall>>,
+    stall: Arc<Mutex<LogStall>>,
 }
 
 impl Log {
@@ -115,9 +115,9 @@ impl Log {
         report: impl FnMut(LogNews) + Send + 'static,
     ) -> io::Result<Self> {
         let queue = Arc::new(LineQueue::default());
-        let aim = Aim::at(target);
-        let stall = Arc::new(Mutex::new(Stall::default()));
-        let mut writer = Writer::new(aim.clone(), Arc::clone(&stall), report);
+        let log_target = LogTarget::at(target);
+        let stall = Arc::new(Mutex::new(LogStall::default()));
+        let mut writer = Writer::new(log_target.clone(), Arc::clone(&stall), report);
         let (end, ended) = channel();
         let lines = Arc::clone(&queue);
         let work = move || {
@@ -125,7 +125,7 @@ impl Log {
             drop(end);
         };
         thread::Builder::new().name("log".to_owned()).spawn(work)?;
-        Ok(Self { queue, aim, ended, stall })
+        Ok(Self { queue, log_target, ended, stall })
     }
 
     /// Makes a panic, which ends the process, wait until the lines of others are written.
@@ -166,7 +166,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[derive(Debug, Default)]
-struct Stall {
+struct LogStall {
     begun: Option<Instant>,
     /// Whether it was said that this one does not end.
     is_said: bool,
@@ -174,7 +174,7 @@ struct Stall {
     said: Option<Instant>,
 }
 
-impl Stall {
+impl LogStall {
     /// How long a write has been going on that should have ended, if it is to be said.
     fn found(&mut self, now: Instant) -> Option<Duration> {
         let since = |time| now.saturating_duration_since(time);
@@ -195,21 +195,21 @@ impl Stall {
 }
 
 struct Writer<R> {
-    aim: Aim,
+    log_target: LogTarget,
     /// The file in which the last line was left without its end.
     torn: Option<Arc<Target>>,
     entry: Vec<u8>,
     /// Bytes of the line that a log daemon was sent last.
     last: usize,
     losses: Losses,
-    stall: Arc<Mutex<Stall>>,
+    stall: Arc<Mutex<LogStall>>,
     report: R,
 }
 
 impl<R: FnMut(LogNews)> Writer<R> {
-    fn new(aim: Aim, stall: Arc<Mutex<Stall>>, report: R) -> Self {
+    fn new(log_target: LogTarget, stall: Arc<Mutex<LogStall>>, report: R) -> Self {
         Self {
-            aim,
+            log_target,
             torn: None,
             entry: Vec::new(),
             last: 0,
@@ -223,7 +223,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
         let mut rest = batch;
         while !rest.is_empty() {
             // Not locked while writing: the target may block for ever, and be replaced for that.
-            let target = self.aim.now();
+            let target = self.log_target.now();
             let done = match &*target {
                 Target::Stream(file) => self.write_to_stream(&target, file, rest),
                 Target::Daemon { name, collector } => {
@@ -292,7 +292,7 @@ impl<R: FnMut(LogNews)> Writer<R> {
                 if !is_late {
                     (self.report)(LogNews::Away);
                 }
-                self.aim.wait_for_other(target, RETRY_PAUSE);
+                self.log_target.wait_for_other(target, RETRY_PAUSE);
                 0
             }
         }
@@ -307,17 +307,17 @@ impl<R: FnMut(LogNews)> Writer<R> {
             return;
         };
         (self.report)(LogNews::Recovered);
-        self.say(Level::Notice, message);
+        self.say(LogLevel::Notice, message);
     }
 
     fn failed(&mut self, bytes: u64, why: &str, hint: &str) {
         let message = self.losses.failed(bytes, (why, hint), Instant::now());
         let why = why.to_owned();
         (self.report)(LogNews::Lost { bytes, why });
-        self.say(Level::Warning, message);
+        self.say(LogLevel::Warning, message);
     }
 
-    fn say(&mut self, level: Level, message: Option<String>) {
+    fn say(&mut self, level: LogLevel, message: Option<String>) {
         let news = message.map(|message| LogNews::Message(level, message));
         news.into_iter().for_each(&mut self.report);
     }
@@ -423,7 +423,7 @@ mod tests {
         first.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"one\n");
 
-        log.aim.set(stream(second_end));
+        log.log_target.set(stream(second_end));
         log.queue.append(&mut b"two\n".to_vec());
         log.finish(PATIENCE);
         let mut rest = String::new();
@@ -450,16 +450,16 @@ mod tests {
         };
         lost(next(), 5);
         assert!(
-            matches!(next(), LogNews::Message(Level::Warning, text) if text.contains("; 5 bytes"))
+            matches!(next(), LogNews::Message(LogLevel::Warning, text) if text.contains("; 5 bytes"))
         );
         log.queue.append(&mut b"as well\n".to_vec());
         lost(next(), 8);
         let (mut reader, end) = io::pipe().unwrap();
-        log.aim.set(stream(end));
+        log.log_target.set(stream(end));
         log.queue.append(&mut b"kept\n".to_vec());
         assert_eq!(next(), LogNews::Recovered);
         assert!(
-            matches!(next(), LogNews::Message(Level::Notice, text) if text.contains("; 8 more bytes"))
+            matches!(next(), LogNews::Message(LogLevel::Notice, text) if text.contains("; 8 more bytes"))
         );
         log.finish(PATIENCE);
         let mut text = String::new();
@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_spoils_no_other() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut writer = Writer::new(Aim::at(stream(writer)), Arc::default(), drop);
+        let mut writer = Writer::new(LogTarget::at(stream(writer)), Arc::default(), drop);
         // As after a failure in the middle of a line.
         writer.write(b"whole\ncu");
         writer.write(b"next\n");
@@ -512,7 +512,7 @@ mod tests {
         reader.read_exact(&mut vec![0; 1 << 20]).unwrap();
         let next = || news.recv_timeout(PATIENCE).unwrap();
         assert_eq!(next(), LogNews::Recovered);
-        let again = LogNews::Message(Level::Notice, WRITTEN_AGAIN.to_owned());
+        let again = LogNews::Message(LogLevel::Notice, WRITTEN_AGAIN.to_owned());
         assert_eq!(next(), again);
         assert_eq!(log.stalled(later, |why| notes.push(why)), None);
         log.finish(PATIENCE);

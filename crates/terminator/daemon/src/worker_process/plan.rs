@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use backend::options::ServerOptions;
 use backend::server::{Record, Target};
-use config::{LogOutput, Settings, Source};
+use config::{LogOutput, Settings, TypedConfiguration};
+use proxy::data_plane::BoundListener;
 use proxy::options::{AddressFamily, ServersOptions};
 use proxy::plan::{Plan, PlanError};
-use proxy::plane::BoundListener;
 use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
 use tls::ech::EchKeys;
@@ -17,8 +17,8 @@ use tls::resumption::{Resumption, ResumptionOptions};
 use tls::signing;
 use wire::address::{Address, Endpoint};
 
-use crate::admin::{Access, Limits, Served, ServiceFacts};
-use crate::handover::{Bundle, Resolved, Role, Serve};
+use crate::admin::{Access, ServedLimits, ServedPlan, ServiceFacts};
+use crate::handover::{Bundle, DescriptorRole, ResolvedName, ServeOrder};
 use crate::named_servers::{Instance, Name, Port, ServerName};
 use crate::worker_process::health::CheckedService;
 use crate::worker_process::tls_findings;
@@ -35,7 +35,7 @@ pub(super) struct Built {
     /// One a worker: the CPU it is pinned to.
     pub(super) cpus: Vec<Option<u16>>,
     pub(super) listeners: Vec<Vec<BoundListener>>,
-    pub(super) served: Served,
+    pub(super) served: ServedPlan,
     pub(super) validity: ExpiryWatch,
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
@@ -65,7 +65,7 @@ pub(super) struct Descriptors {
 /// An error says what is wrong with the configuration, in sentences.
 pub(super) fn build(
     mut bundle: Bundle,
-    serve: &Serve,
+    serve: &ServeOrder,
     fds: Vec<OwnedFd>,
     sessions: &Sessions,
 ) -> Result<Built, String> {
@@ -76,10 +76,10 @@ pub(super) fn build(
     let source = bundle.source;
     drop(bundle.recording);
     let mut settings = loaded.settings;
-    settings.plane.workers.cpus.resize(serve.workers, None);
+    settings.data_plane.workers.cpus.resize(serve.workers, None);
     let (listeners, mut descriptors) = sort(&settings, serve, fds);
     let servers = Servers::of(&settings);
-    let services_checked = settings.plane.services.iter();
+    let services_checked = settings.data_plane.services.iter();
     let mut checked: Vec<_> = services_checked.filter_map(CheckedService::of).collect();
     let options = resumption_options(&settings, &sessions.inheritance);
     let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
@@ -89,20 +89,20 @@ pub(super) fn build(
         let sessions = resumption.shared_sessions();
         ClusterSetup::new(cluster, descriptors.cluster.take(), &sessions)
     });
-    let cpus = settings.plane.workers.cpus.clone();
+    let cpus = settings.data_plane.workers.cpus.clone();
     let log_output = settings.control.log.clone();
-    sessions.inheritance.authorities.join(&mut settings.plane);
+    sessions.inheritance.authorities.join(&mut settings.data_plane);
     let keys = std::mem::take(&mut descriptors.keys);
     let counts = &sessions.inheritance.key_counts;
     if let Some(keys) = KeyLink::new(&serve.key_groups, keys, counts) {
-        keys.join(&mut settings.plane);
+        keys.join(&mut settings.data_plane);
         served.key_counts = Some(Arc::clone(counts));
         served.holds_keys = holds_keys(&settings);
     }
     let begun = unix_seconds();
-    let names = settings.plane.services.iter().map(|one| one.name.clone());
+    let names = settings.data_plane.services.iter().map(|one| one.name.clone());
     let names: Vec<_> = names.collect();
-    let built = Plan::build(settings.plane, &resumption);
+    let built = Plan::build(settings.data_plane, &resumption);
     let (mut plan, warnings) = built.map_err(|error| refusal(&source, &names, &error))?;
     checked.iter_mut().for_each(|one| one.set_tls(&plan));
     if let Some(kernel_tls) = &serve.kernel_tls {
@@ -130,7 +130,7 @@ pub(super) fn build(
 }
 
 /// Gives a new plan the addresses that names resolved to, and what operators ordered of servers.
-fn carry_over(plan: &mut Plan, serve: &Serve, servers: &Servers) {
+fn carry_over(plan: &mut Plan, serve: &ServeOrder, servers: &Servers) {
     for resolved in &serve.resolved {
         for (service, server, target) in servers.named(resolved) {
             plan.set_target(service, server, &target);
@@ -148,7 +148,7 @@ fn carry_over(plan: &mut Plan, serve: &Serve, servers: &Servers) {
 }
 
 /// The reason why a plan cannot be built of a configuration whose services have these names.
-fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
+fn refusal(source: &TypedConfiguration, names: &[String], error: &PlanError) -> String {
     let PlanError::Tls(fault) = error else {
         return error.to_string();
     };
@@ -162,7 +162,7 @@ fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
 
 /// Whether the key of a front's certificate is in this process.
 fn holds_keys(settings: &Settings) -> bool {
-    let fronts = settings.plane.services.iter().filter_map(|one| one.front.terminated());
+    let fronts = settings.data_plane.services.iter().filter_map(|one| one.front.terminated());
     fronts.flat_map(|tls| &tls.certificates).any(|one| signing::key_of(one).is_some())
 }
 
@@ -177,16 +177,16 @@ fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> Resumpt
 
 fn served(
     settings: &Settings,
-    serve: &Serve,
+    serve: &ServeOrder,
     listeners: &[Vec<BoundListener>],
     resumption: &Arc<Resumption>,
-) -> Served {
-    let (limits, sessions) = (&settings.plane.limits, settings.sessions);
-    let ech = settings.plane.ech.as_ref();
-    Served {
+) -> ServedPlan {
+    let (limits, sessions) = (&settings.data_plane.limits, settings.sessions);
+    let ech = settings.data_plane.ech.as_ref();
+    ServedPlan {
         generation: serve.generation,
         services: facts(settings, listeners),
-        limits: Limits {
+        limits: ServedLimits {
             connections: limits.connections.into(),
             handshakes: limits.handshakes.into(),
             session_entries: sessions.entries_max as u64,
@@ -205,22 +205,24 @@ fn served(
 /// Gives each descriptor to its part. The supervisor made the roles from the same settings.
 fn sort(
     settings: &Settings,
-    serve: &Serve,
+    serve: &ServeOrder,
     fds: Vec<OwnedFd>,
 ) -> (Vec<Vec<BoundListener>>, Descriptors) {
     let mut listeners: Vec<Vec<_>> = (0..serve.workers).map(|_| Vec::new()).collect();
     let mut descriptors = Descriptors::default();
-    let sharers = settings.plane.sharers();
+    let sharers = settings.data_plane.sharers();
     for (role, fd) in serve.roles.iter().zip(fds) {
         match *role {
-            Role::Log => descriptors.log = Some(fd),
-            Role::Sessions => descriptors.sessions = Some(fd),
-            Role::ClusterSocket => descriptors.cluster = Some(fd),
-            Role::StatusSocket => descriptors.status = Some(fd),
-            Role::AdminListener => descriptors.admin = Some(fd),
-            Role::KeyChannel { group } => descriptors.keys.push((group as usize, fd)),
-            Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),
-            Role::Listener { worker, service, address, is_shared } => {
+            DescriptorRole::Log => descriptors.log = Some(fd),
+            DescriptorRole::Sessions => descriptors.sessions = Some(fd),
+            DescriptorRole::ClusterSocket => descriptors.cluster = Some(fd),
+            DescriptorRole::StatusSocket => descriptors.status = Some(fd),
+            DescriptorRole::AdminListener => descriptors.admin = Some(fd),
+            DescriptorRole::KeyChannel { group } => descriptors.keys.push((group as usize, fd)),
+            DescriptorRole::FilesRoot { service } => {
+                descriptors.roots.push((service as usize, fd.into()))
+            }
+            DescriptorRole::Listener { worker, service, address, is_shared } => {
                 let place = (service as usize, address as usize);
                 let bound = bound_listener(settings, &sharers, place, (fd, is_shared));
                 if let (Some(list), Some(bound)) = (listeners.get_mut(worker as usize), bound) {
@@ -238,7 +240,7 @@ fn bound_listener(
     (service, address): (usize, usize),
     (fd, is_shared): (OwnedFd, bool),
 ) -> Option<BoundListener> {
-    let configured = settings.plane.services.get(service)?.front.listen.get(address)?;
+    let configured = settings.data_plane.services.get(service)?.front.listen.get(address)?;
     let services = sharers.get(configured);
     let services = services.cloned().unwrap_or_else(|| vec![service]);
     let address = match socket::local_address(&fd) {
@@ -261,7 +263,7 @@ fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFa
             }
         }
     }
-    let services = settings.plane.services.iter().enumerate();
+    let services = settings.data_plane.services.iter().enumerate();
     let each = services.map(|(index, service)| ServiceFacts {
         name: service.name.clone(),
         listeners: listened.remove(&index).unwrap_or_default(),
@@ -315,7 +317,7 @@ struct NamedServer {
 impl Servers {
     fn of(settings: &Settings) -> Self {
         let mut all = Self::default();
-        for service in &settings.plane.services {
+        for service in &settings.data_plane.services {
             let family = service.back.servers().map(|servers| servers.resolve_family);
             let family = family.unwrap_or_default();
             let mut endpoints = Vec::new();
@@ -350,7 +352,7 @@ impl Servers {
     /// The services and places of the servers that have this name.
     pub(super) fn named<'s>(
         &'s self,
-        resolved: &'s Resolved,
+        resolved: &'s ResolvedName,
     ) -> impl Iterator<Item = (&'s str, usize, Target)> {
         let servers = self.names.get(&resolved.name).into_iter().flatten();
         servers.map(|one| {

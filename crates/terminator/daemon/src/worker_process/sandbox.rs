@@ -9,30 +9,38 @@ use sys::sandbox::{
 };
 use sys::{signal, usage};
 
-use crate::handover::{Fence, Fences, Reach, Rights, Sources, User, WorkerUser};
+use crate::handover::{
+    Confinement, ConfinementState, ConnectRights, Rights, SourceRights, User, WorkerUser,
+};
 
 /// Gives up what is to be given up, for good; afterwards `roots` can be read in, and what is in
-/// `reach` connected to. To be called before the first thread is started.
+/// `connect_rights` connected to. To be called before the first thread is started.
 ///
 /// An error names the step; the process must end then.
-pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Result<Rights, String> {
+pub(super) fn give_up(
+    confinement: &Confinement,
+    connect_rights: &ConnectRights,
+    roots: &[OwnedFd],
+) -> Result<Rights, String> {
     let folders: Vec<_> = roots.iter().map(AsFd::as_fd).collect();
-    let mut tcp_ports = Fence::Off;
+    let mut tcp_ports = ConfinementState::Off;
     let enter_landlock = || {
-        if let Some(ports) = &reach.tcp_ports {
+        if let Some(ports) = &connect_rights.tcp_ports {
             tcp_ports = restrict_connecting(ports.iter().copied())?.into();
         }
-        let binds = reach.sources > Sources::Any;
-        restrict_files(&folders, reach.abstract_sockets, binds)
+        let binds = connect_rights.sources > SourceRights::Any;
+        restrict_files(&folders, connect_rights.abstract_sockets, binds)
     };
     let calls = SystemCalls {
         open_files: !roots.is_empty(),
-        fast_open: reach.tcp_ports.is_none(),
-        bind: reach.sources > Sources::Any,
+        fast_open: connect_rights.tcp_ports.is_none(),
+        bind: connect_rights.sources > SourceRights::Any,
         network: true,
     };
     let (files, system_calls) =
-        give_up_by(fences, reach.sources, enter_landlock, || restrict_system_calls(calls))?;
+        give_up_by(confinement, connect_rights.sources, enter_landlock, || {
+            restrict_system_calls(calls)
+        })?;
     let Identity { user, group } = process::identity();
     Ok(Rights {
         user: User { user, group },
@@ -45,17 +53,19 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
 
 /// The same by other restrictions by Landlock and of system calls; how far each is given up.
 pub(crate) fn give_up_by(
-    fences: &Fences,
-    sources: Sources,
+    confinement: &Confinement,
+    sources: SourceRights,
     enter_landlock: impl FnOnce() -> io::Result<Enforcement>,
     restrict_system_calls: impl FnOnce() -> io::Result<Enforcement>,
-) -> Result<(Fence, Fence), String> {
+) -> Result<(ConfinementState, ConfinementState), String> {
     let failed = |step: &'static str| move |error: io::Error| format!("{step}: {error}");
-    let keeps_right = sources == Sources::Foreign;
+    let keeps_right = sources == SourceRights::Foreign;
     if keeps_right {
         process::keep_over_change_of_user().map_err(failed("keeping CAP_NET_RAW"))?;
     }
-    if let Some(WorkerUser { user: User { user, group }, further_groups }) = &fences.become_user {
+    if let Some(WorkerUser { user: User { user, group }, further_groups }) =
+        &confinement.become_user
+    {
         let (user, group) = (*user, *group);
         process::drop_user(Identity { user, group }, further_groups).map_err(|error| {
             format!(
@@ -80,16 +90,16 @@ pub(crate) fn give_up_by(
     // A change of user undoes these two.
     usage::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
     process::end_with_parent().map_err(failed("binding its life to the supervisor's"))?;
-    if process::parent() != fences.supervisor_pid {
+    if process::parent() != confinement.supervisor_pid {
         return Err("the supervisor has died".to_owned());
     }
     process::no_new_privileges().map_err(failed("refusing new privileges"))?;
-    let (mut files, mut system_calls) = (Fence::Off, Fence::Off);
-    if fences.files {
+    let (mut files, mut system_calls) = (ConfinementState::Off, ConfinementState::Off);
+    if confinement.files {
         let entered = enter_landlock().map_err(failed("closing the file system and ports"))?;
         files = entered.into();
     }
-    if fences.system_calls {
+    if confinement.system_calls {
         let restricted = restrict_system_calls().map_err(failed("system calls"))?;
         system_calls = restricted.into();
     }
@@ -109,7 +119,7 @@ pub(crate) fn begin(name: &str) -> io::Result<()> {
     signal::unblock_all()
 }
 
-impl From<Enforcement> for Fence {
+impl From<Enforcement> for ConfinementState {
     fn from(enforcement: Enforcement) -> Self {
         match enforcement {
             Enforcement::Enforced => Self::Full,

@@ -15,7 +15,7 @@ use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 use tls::self_signed::answer_validations;
 use zeroize::Zeroize;
 
-use crate::handover::{SessionKey, Start};
+use crate::handover::{SessionKey, WorkerStart};
 use crate::held_keys::KeyCounts;
 use crate::status_parts::Validations;
 
@@ -41,7 +41,7 @@ pub(super) struct Sessions {
 }
 
 impl Inheritance {
-    pub(super) fn of(start: &Start) -> Self {
+    pub(super) fn of(start: &WorkerStart) -> Self {
         Self {
             secret: start.secret.0,
             tiers: Arc::default(),
@@ -120,8 +120,8 @@ impl AuthorityAnswers {
     }
 
     /// Gives them to all services of a plan.
-    pub(super) fn join(&self, plane: &mut Options) {
-        for service in &mut plane.services {
+    pub(super) fn join(&self, data_plane: &mut Options) {
+        for service in &mut data_plane.services {
             if let FrontTls::Terminate(terminated) = &mut service.front.tls {
                 terminated.challenges = self.tls.clone();
             }

@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
 use link::{Connection, Connector};
 use node::Fault;
-use values::{LOOK_INTERVAL, NoticeBoard, PLACES, Shared, Write};
+use values::{LOOK_INTERVAL, NoticeBoard, PLACES, StoreShared, StoreWrite};
 
 pub(super) use node::StoreNames;
 pub(super) use values::{PassOn, Say, StoreContext, UsedUp};
@@ -75,27 +75,27 @@ pub(super) struct StoreSetup {
 /// The way to the thread, which ends when this is dropped.
 pub(super) struct StoreTier {
     fetches: Sender<Fetch>,
-    writes: Sender<Write>,
+    writes: Sender<StoreWrite>,
     notices: Sender<String>,
     facts: ClusterFacts,
 }
 
 struct Fetch {
     session: Offered,
-    answer: Answer,
+    answer: AnswerOnDrop,
     asked: Instant,
 }
 
 /// Who waits is told in any case.
-struct Answer(Option<FetchAnswer>);
+struct AnswerOnDrop(Option<FetchAnswer>);
 
-impl Answer {
+impl AnswerOnDrop {
     fn give(mut self, tier: SessionTier) {
         self.0.take().into_iter().for_each(|answer| answer(tier));
     }
 }
 
-impl Drop for Answer {
+impl Drop for AnswerOnDrop {
     fn drop(&mut self) {
         let left = self.0.take();
         left.into_iter().for_each(|answer| answer(SessionTier::Nowhere));
@@ -116,13 +116,13 @@ impl StoreTier {
     }
 
     pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
-        self.write(Write::Publish { session, value, lifetime });
+        self.write(StoreWrite::Publish { session, value, lifetime });
     }
 
     /// Deletes one that was used up.
     pub(super) fn delete(&self, key: Key) {
         let session = Offered { key, once: true };
-        self.write(Write::Delete { session });
+        self.write(StoreWrite::Delete { session });
     }
 
     /// Leaves a notice for the supervisors of other hosts. One that does not fit is said again.
@@ -130,7 +130,7 @@ impl StoreTier {
         let _ = self.notices.try_send(text.to_owned());
     }
 
-    fn write(&self, write: Write) {
+    fn write(&self, write: StoreWrite) {
         if self.writes.try_send(write).is_err() {
             self.facts.count(StoreUpdate::Dropped);
         }
@@ -141,14 +141,14 @@ impl StoreTier {
         // One that does not fit is dropped, and answered by that.
         let _ = self.fetches.try_send(Fetch {
             session,
-            answer: Answer(Some(answer)),
+            answer: AnswerOnDrop(Some(answer)),
             asked: Instant::now(),
         });
     }
 }
 
 struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
     connector: Connector,
     connection: Option<Connection>,
     is_connecting: bool,
@@ -167,12 +167,12 @@ struct Store {
     board: NoticeBoard,
     /// Mailboxes are being read.
     is_looking: bool,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<StoreEvent>,
     writes: usize,
     fetches: usize,
 }
 
-enum Done {
+enum StoreEvent {
     Connected(Result<Connection, Fault>),
     Written(u64, StoreUpdate, Result<(), Fault>),
     Fetched(u64, Result<(), Fault>),
@@ -193,7 +193,7 @@ impl Store {
             rate: Bucket::new(options.fetch_rate, Instant::now()),
             board: NoticeBoard::new(context.host),
             is_looking: false,
-            shared: Arc::new(Shared { options, cipher, sessions, context }),
+            shared: Arc::new(StoreShared { options, cipher, sessions, context }),
             connection: None,
             is_connecting: false,
             era: 0,
@@ -212,7 +212,7 @@ impl Store {
     async fn run(
         mut self,
         mut fetches: Receiver<Fetch>,
-        mut writes: Receiver<Write>,
+        mut writes: Receiver<StoreWrite>,
         mut notices: Receiver<String>,
     ) {
         self.note();
@@ -262,7 +262,7 @@ impl Store {
         }
         self.is_connecting = true;
         let connector = self.connector.clone();
-        self.tasks.spawn(async move { Done::Connected(connector.connect().await) });
+        self.tasks.spawn(async move { StoreEvent::Connected(connector.connect().await) });
     }
 
     fn probe(&mut self) {
@@ -273,7 +273,7 @@ impl Store {
         let (shared, era) = (Arc::clone(&self.shared), self.era);
         self.tasks.spawn(async move {
             let answered = timeout(WRITE_TIME_MAX, shared.probe(connection)).await;
-            Done::Probed(era, Fault::unless(answered, WRITE_TIME_MAX))
+            StoreEvent::Probed(era, Fault::unless(answered, WRITE_TIME_MAX))
         });
     }
 
@@ -305,7 +305,7 @@ impl Store {
         let post = self.board.post(Instant::now());
         self.tasks.spawn(async move {
             let looked = timeout(WRITE_TIME_MAX, shared.exchange(connection, post)).await;
-            Done::Looked(era, Fault::unless(looked, WRITE_TIME_MAX))
+            StoreEvent::Looked(era, Fault::unless(looked, WRITE_TIME_MAX))
         });
     }
 
@@ -326,32 +326,32 @@ impl Store {
             match Fault::unless(found, shared.options.fetch_timeout) {
                 Ok(tier) => {
                     answer.give(tier);
-                    Done::Fetched(era, Ok(()))
+                    StoreEvent::Fetched(era, Ok(()))
                 }
-                Err(fault) => Done::Fetched(era, Err(fault)),
+                Err(fault) => StoreEvent::Fetched(era, Err(fault)),
             }
         });
     }
 
-    fn write(&mut self, write: Write) {
+    fn write(&mut self, write: StoreWrite) {
         let now = Instant::now();
-        if let Write::Delete { session } = &write {
+        if let StoreWrite::Delete { session } = &write {
             self.shared.use_up(&session.key, self.shared.sessions.lifetime());
         }
         let Some(connection) = self.connection.clone() else {
             return self.drop_write();
         };
         let what = match &write {
-            Write::Delete { .. } => StoreUpdate::Deleted,
-            Write::Publish { .. } if self.writing.lets_through(now) => StoreUpdate::Published,
-            Write::Publish { .. } => return self.drop_write(),
+            StoreWrite::Delete { .. } => StoreUpdate::Deleted,
+            StoreWrite::Publish { .. } if self.writing.lets_through(now) => StoreUpdate::Published,
+            StoreWrite::Publish { .. } => return self.drop_write(),
         };
         self.writes += 1;
         let (shared, era) = (Arc::clone(&self.shared), self.era);
         self.tasks.spawn(async move {
             let until = now + WRITE_TIME_MAX;
             let written = timeout_at(until.into(), shared.write(connection, write)).await;
-            Done::Written(era, what, Fault::unless(written, WRITE_TIME_MAX))
+            StoreEvent::Written(era, what, Fault::unless(written, WRITE_TIME_MAX))
         });
     }
 
@@ -359,29 +359,29 @@ impl Store {
         self.shared.context.facts.count(StoreUpdate::Dropped);
     }
 
-    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+    fn done(&mut self, done: Result<StoreEvent, tokio::task::JoinError>) {
         // A panic ends the process, and no task is aborted.
         let Ok(done) = done else { return };
         match done {
-            Done::Connected(Ok(connection)) => {
+            StoreEvent::Connected(Ok(connection)) => {
                 self.is_connecting = false;
                 self.connection = Some(connection);
                 self.era += 1;
                 self.answers();
             }
-            Done::Connected(Err(fault)) => {
+            StoreEvent::Connected(Err(fault)) => {
                 self.is_connecting = false;
                 self.shared.context.facts.count(fault.why);
                 self.give_up(&fault);
             }
-            Done::Fetched(era, result) => self.was_asked(era, result),
-            Done::Probed(era, result) => {
+            StoreEvent::Fetched(era, result) => self.was_asked(era, result),
+            StoreEvent::Probed(era, result) => {
                 if matches!(result, Ok(true)) {
                     self.has_others();
                 }
                 self.was_asked(era, result.map(drop));
             }
-            Done::Looked(era, result) => {
+            StoreEvent::Looked(era, result) => {
                 self.is_looking = false;
                 match result {
                     Ok(contents) => {
@@ -391,7 +391,7 @@ impl Store {
                     Err(fault) => self.failed(era, &fault),
                 }
             }
-            Done::Written(era, what, result) => {
+            StoreEvent::Written(era, what, result) => {
                 self.writes -= 1;
                 self.written(era, what, result);
             }

@@ -8,11 +8,11 @@ use std::thread;
 use sys::channel::{Channel, DESCRIPTORS_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode};
+use crate::handover::{Answer, Bundle, ProcessMessageForm, Secret, SupervisorOrder, decode};
 
 /// An order with what came with it.
-pub(super) struct Received {
-    pub(super) order: Order,
+pub(super) struct ReceivedOrder {
+    pub(super) order: SupervisorOrder,
     pub(super) fds: Vec<OwnedFd>,
     /// Descriptors that came with it and that this process had no room for.
     pub(super) missing: usize,
@@ -20,7 +20,7 @@ pub(super) struct Received {
     pub(super) bundle: Option<Bundle>,
 }
 
-impl Received {
+impl ReceivedOrder {
     /// The reason why the order cannot be carried out, if descriptors of it are missing.
     pub(super) fn shortage(&self) -> Option<String> {
         let (missing, all) = (self.missing, self.missing + self.fds.len());
@@ -37,7 +37,7 @@ impl Received {
 }
 
 /// The next order; `None` = the supervisor is gone.
-pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
+pub(super) fn next(channel: &Channel) -> io::Result<Option<ReceivedOrder>> {
     let received = channel.receive_in_part(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)?;
     let Some(((bytes, fds), missing)) = received else {
         return Ok(None);
@@ -45,13 +45,13 @@ pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
     let bytes = Secret::new(bytes);
     let order = ProcessMessageForm::Json.decode(bytes.bytes())?;
     let bundle = match order {
-        Order::Start(..) | Order::Replace(_) => match bundle(channel)? {
+        SupervisorOrder::Start(..) | SupervisorOrder::Replace(_) => match bundle(channel)? {
             Some(bundle) => Some(bundle),
             None => return Ok(None),
         },
         _ => None,
     };
-    Ok(Some(Received { order, fds, missing, bundle }))
+    Ok(Some(ReceivedOrder { order, fds, missing, bundle }))
 }
 
 fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
@@ -63,7 +63,7 @@ fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
 }
 
 /// The orders as they come. An error is the last: what follows it in the channel is unknown.
-pub(super) type Orders = UnboundedReceiver<io::Result<Received>>;
+pub(super) type Orders = UnboundedReceiver<io::Result<ReceivedOrder>>;
 
 /// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.
 pub(super) fn listen(channel: Arc<Channel>) -> io::Result<Orders> {
@@ -74,7 +74,7 @@ pub(super) fn listen(channel: Arc<Channel>) -> io::Result<Orders> {
     Ok(queue)
 }
 
-fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<Received>>) {
+fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<ReceivedOrder>>) {
     while let Some(received) = next(channel).transpose() {
         let is_last = received.is_err();
         if sender.send(received).is_err() || is_last {

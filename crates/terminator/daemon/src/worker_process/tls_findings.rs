@@ -9,13 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Diagnostic, Severity, Source};
+use config::{Diagnostic, Severity, TypedConfiguration};
 use proxy::plan::{Plan, ServicePlan};
 use tls::server::{BuildError, BuildFault, Expiries, Warning};
 use tls::validity::{Clock, Moment, seconds};
 
 /// The reason why the TLS of the service of this number cannot be built.
-pub(crate) fn fault(source: &Source, service: usize, error: &BuildError) -> Vec<Diagnostic> {
+pub(crate) fn fault(
+    source: &TypedConfiguration,
+    service: usize,
+    error: &BuildError,
+) -> Vec<Diagnostic> {
     let key = match &error.fault {
         BuildFault::Certificate(error) => {
             config::key_of_certificate(source, service, Path::new(&error.place))

@@ -15,13 +15,13 @@ use wire::alert;
 use super::Flow;
 use crate::back_end::BackFault;
 use crate::buffer::{Buffer, Pool};
-use crate::events::{Action, Received};
+use crate::events::{Action, ReceiveResult};
 use crate::facts;
-use crate::facts::Ending;
+use crate::facts::ConnectionEnd;
 use crate::front_end::FrontSealer;
 use crate::options::{SendProxy, ServerTls, Settings};
-use crate::relay::{Down, RelayFault, StreamEnd};
-use crate::state::{ConnectionStage, EndState, Postponed};
+use crate::relay::{RelayFault, ServerToClient, StreamEnd};
+use crate::state::{ConnectionStage, EndState, PostponedBackEvent};
 
 impl Flow {
     /// Returns room for the server's bytes: pieces to be filled in order by one vectored read;
@@ -117,13 +117,13 @@ impl Flow {
         }
     }
 
-    pub(super) fn dial_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn dial_failed(&mut self, ending: ConnectionEnd, now: Instant, pool: &mut Pool) {
         if !matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying) {
             return;
         }
         if self.front.challenge_until.is_some() {
             // An authority's request needs no server.
-            self.postponed = Some(Postponed::BackFailure(ending));
+            self.postponed = Some(PostponedBackEvent::BackFailure(ending));
             return;
         }
         if self.is_broadcast() {
@@ -134,7 +134,7 @@ impl Flow {
         }
         if self.is_handshaking() {
             // The client can be sent an alert only after the handshake.
-            self.postponed = Some(Postponed::BackFailure(ending));
+            self.postponed = Some(PostponedBackEvent::BackFailure(ending));
             self.drop_back();
             self.stage = ConnectionStage::Relaying;
             return self.back_refused(pool);
@@ -143,7 +143,7 @@ impl Flow {
         self.close_gracefully(ending, now, pool);
     }
 
-    pub(super) fn back_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+    pub(super) fn back_received(&mut self, received: ReceiveResult, now: Instant, pool: &mut Pool) {
         if !self.back.state.is_plain() {
             return self.back_tls_received(received, now, pool);
         }
@@ -154,8 +154,8 @@ impl Flow {
         }
         if received.is_end() {
             self.back_ended(pool);
-        } else if received == Received::Failed {
-            self.back_failed(Ending::new(Reason::BackendReset), now, pool);
+        } else if received == ReceiveResult::Failed {
+            self.back_failed(ConnectionEnd::new(Reason::BackendReset), now, pool);
         }
     }
 
@@ -188,16 +188,16 @@ impl Flow {
             return self.stop_exhausted(self.last_byte, pool);
         }
         if self.front.state.is_in_dialog() {
-            let ending = Ending::new(Reason::BackendClosed);
+            let ending = ConnectionEnd::new(Reason::BackendClosed);
             return self.close_gracefully(ending, self.last_byte, pool);
         }
         if self.is_handshaking() {
-            self.postponed.get_or_insert(Postponed::BackEnd);
+            self.postponed.get_or_insert(PostponedBackEvent::BackEnd);
             return;
         }
         // Without the server's close_notify the client gets none either.
         if self.back.end == Some(StreamEnd::Fin) {
-            let ending = Ending::new(Reason::ServerTruncated);
+            let ending = ConnectionEnd::new(Reason::ServerTruncated);
             self.ending.get_or_insert(ending);
         } else {
             self.send_close_notify(pool);
@@ -218,7 +218,7 @@ impl Flow {
 
     /// Ends the client's stream without close_notify, after the bytes received so far, because the
     /// client must not take them for the whole.
-    pub(super) fn back_failed(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn back_failed(&mut self, ending: ConnectionEnd, now: Instant, pool: &mut Pool) {
         let ConnectionStage::Relaying = self.stage else {
             return;
         };
@@ -231,7 +231,7 @@ impl Flow {
         }
         if self.front.state.is_handshaking() {
             // A broken handshake would make the client repeat what the server may have done.
-            self.postponed = Some(Postponed::BackFailure(ending));
+            self.postponed = Some(PostponedBackEvent::BackFailure(ending));
             return self.back_refused(pool);
         }
         if self.give_held_bytes(pool).is_err() {
@@ -306,10 +306,10 @@ impl Flow {
     }
 
     fn fail_back_handshake(&mut self, fault: &HandshakeFault) {
-        self.give_server_up(Ending::with(fault.reason, fault.detail.as_str()));
+        self.give_server_up(ConnectionEnd::with(fault.reason, fault.detail.as_str()));
     }
 
-    pub(super) fn give_server_up(&mut self, ending: Ending) {
+    pub(super) fn give_server_up(&mut self, ending: ConnectionEnd) {
         if let (Some(settings), Some(server)) = (&self.settings.back_tls, self.facts.server)
             && !settings.client.follows_client()
         {
@@ -321,24 +321,27 @@ impl Flow {
     }
 
     /// Ends the TLS with a server that [`Action::Redial`] gives up; the reason, if connected.
-    pub fn take_back_fault(&mut self, pool: &mut Pool) -> Option<Ending> {
+    pub fn take_back_fault(&mut self, pool: &mut Pool) -> Option<ConnectionEnd> {
         self.back.reset(pool)
     }
 
     /// Returns the failure of a server that falls silent before its TLS is up.
-    pub(super) fn back_silence(&self) -> Ending {
+    pub(super) fn back_silence(&self) -> ConnectionEnd {
         if self.back.state.is_in_tunnel() {
-            return Ending::with(Reason::ServerTunnelFailed, "the proxy did not answer in time");
+            return ConnectionEnd::with(
+                Reason::ServerTunnelFailed,
+                "the proxy did not answer in time",
+            );
         }
         if self.back.state.is_in_dialog() {
             let detail = "the server did not answer in time";
-            return Ending::with(Reason::ServerStarttlsFailed, detail);
+            return ConnectionEnd::with(Reason::ServerStarttlsFailed, detail);
         }
-        Ending::new(Reason::ServerTlsTimeout)
+        ConnectionEnd::new(Reason::ServerTlsTimeout)
     }
 
     /// Returns the failure of a server that closes the connection before its TLS is up.
-    fn back_closed_early(&self) -> Ending {
+    fn back_closed_early(&self) -> ConnectionEnd {
         let (reason, detail) = if self.back.state.is_in_tunnel() {
             (Reason::ServerTunnelFailed, "the proxy closed the connection")
         } else if self.back.state.is_in_dialog() {
@@ -348,7 +351,7 @@ impl Flow {
             let detail = "the server closed the connection in the handshake";
             (Reason::ServerTlsFailed, detail)
         };
-        Ending::with(reason, detail)
+        ConnectionEnd::with(reason, detail)
     }
 
     /// Reports whether a server that must be asked for TLS waits for the client's word first: then
@@ -367,13 +370,18 @@ impl Flow {
             Ok(false) => {}
             Ok(true) => self.server_reached(now, pool),
             Err(fault) => {
-                let ending = Ending::with(Reason::ServerTunnelFailed, fault.to_string());
+                let ending = ConnectionEnd::with(Reason::ServerTunnelFailed, fault.to_string());
                 self.give_server_up(ending);
             }
         }
     }
 
-    pub(super) fn back_tls_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+    pub(super) fn back_tls_received(
+        &mut self,
+        received: ReceiveResult,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
         let count = received.bytes();
         match &self.back.state {
             _ if count == 0 => {}
@@ -397,17 +405,17 @@ impl Flow {
                 self.pump_back(pool);
             }
         }
-        let is_over = received.is_end() || received == Received::Failed;
+        let is_over = received.is_end() || received == ReceiveResult::Failed;
         if is_over && self.is_clients_turn() {
             let is_end = received.is_end();
             let reason = if is_end { Reason::BackendClosed } else { Reason::BackendReset };
-            return self.close_gracefully(Ending::new(reason), now, pool);
+            return self.close_gracefully(ConnectionEnd::new(reason), now, pool);
         }
         if is_over && self.back.state.is_opening() {
             return self.give_server_up(self.back_closed_early());
         }
-        if received == Received::Failed {
-            return self.back_failed(Ending::new(Reason::BackendReset), now, pool);
+        if received == ReceiveResult::Failed {
+            return self.back_failed(ConnectionEnd::new(Reason::BackendReset), now, pool);
         }
         if received.is_end() && !self.back.state.is_plain() {
             self.back.finish();
@@ -435,7 +443,7 @@ impl Flow {
             if !self.takes_from_back() {
                 return;
             }
-            let mut spoken = Down::default();
+            let mut spoken = ServerToClient::default();
             let relayed = self.back.relay(&mut spoken, &mut FrontSealer::Plain, pool);
             let end = self.back.end;
             let bytes = pool.take_all(&mut spoken.records);
@@ -457,7 +465,7 @@ impl Flow {
             Ok(Some(StreamEnd::Fin)) if self.front.state.is_plain() => {
                 // Many servers answer the client's end without close_notify.
                 let ending = self.ending.take();
-                let ending = ending.unwrap_or_else(|| Ending::new(Reason::ServerTruncated));
+                let ending = ending.unwrap_or_else(|| ConnectionEnd::new(Reason::ServerTruncated));
                 self.back_failed(ending, self.last_byte, pool);
             }
             Ok(Some(_)) => self.back_ended(pool),
@@ -477,7 +485,7 @@ impl Flow {
             }
             // The alert complains of the client's cut stream, not of an own fault.
             BackFault::Alert(_) if self.up.end == Some(StreamEnd::Fin) => {
-                let ending = Ending::new(Reason::ClientTruncated);
+                let ending = ConnectionEnd::new(Reason::ClientTruncated);
                 self.back_failed(ending, self.last_byte, pool);
             }
             BackFault::Alert(alert) => {
@@ -488,7 +496,7 @@ impl Flow {
     }
 
     fn break_back(&mut self, detail: String, pool: &mut Pool) {
-        let ending = Ending::with(Reason::ServerTlsFailed, detail);
+        let ending = ConnectionEnd::with(Reason::ServerTlsFailed, detail);
         self.back_failed(ending, self.last_byte, pool);
     }
 }

@@ -18,23 +18,23 @@ use std::time::{Duration, Instant};
 use static_files::challenge::FirstBytes;
 use telemetry::outcome::{EarlyData, EchResult, Reason, SessionTier};
 use tls::ech::{AcceptedHello, EchFault, OpenedHello};
-use tls::handshake::Established;
+use tls::handshake::CompletedHandshake;
 use tls::options::Version;
 use tls::resumption::OfferedSession;
 use wire::alert;
-use wire::client_hello::{self, ClientHello, Peek, Reader};
+use wire::client_hello::{self, ClientHello, HelloProgress, Reader};
 use wire::ech::ServerAnswer;
-use wire::proxy_header::{self, Likeness};
+use wire::proxy_header::{self, HeaderGuess};
 use wire::server_session::Outcome;
 
 use super::Flow;
 use crate::buffer::{Buffer, Pool};
-use crate::events::{Action, Received};
-use crate::facts::Ending;
+use crate::events::{Action, ReceiveResult};
+use crate::facts::ConnectionEnd;
 use crate::front_end::{self, HandshakeProgress, Handshaking};
 use crate::options::{Front, SendProxy, Settings};
 use crate::relay::{DecryptFault, StreamEnd};
-use crate::state::{ConnectionStage, EndState, HiddenHello, Postponed, SecondHello};
+use crate::state::{ConnectionStage, EndState, HiddenHello, PostponedBackEvent, SecondHello};
 
 /// Most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
@@ -54,8 +54,8 @@ impl Flow {
         let is_asked = self.front.needs_route();
         let bytes = is_asked.then(|| self.up.inbox.data())?;
         match client_hello::read(bytes) {
-            Ok(Peek::Hello(hello)) => Some(hello),
-            Ok(Peek::Incomplete) | Err(_) => None,
+            Ok(HelloProgress::Hello(hello)) => Some(hello),
+            Ok(HelloProgress::Incomplete) | Err(_) => None,
         }
     }
 
@@ -69,7 +69,7 @@ impl Flow {
             let reason = name.as_ref().map_or(Reason::NameMissing, |_| Reason::NameUnknown);
             let alert = client_hello::alert_record(alert::UNRECOGNIZED_NAME);
             self.down.append(&alert, pool);
-            return self.close_gracefully(Ending::new(reason), now, pool);
+            return self.close_gracefully(ConnectionEnd::new(reason), now, pool);
         };
         if settings.send_proxy != SendProxy::Pass {
             self.facts.proxy_header = None;
@@ -151,9 +151,9 @@ impl Flow {
             return false;
         }
         match proxy_header::likeness(first) {
-            Likeness::Perhaps => return true,
-            Likeness::Yes => self.stop(Ending::new(Reason::ProxyHeaderUntrusted), pool),
-            Likeness::No => self.front.may_be_header = false,
+            HeaderGuess::Perhaps => return true,
+            HeaderGuess::Yes => self.stop(ConnectionEnd::new(Reason::ProxyHeaderUntrusted), pool),
+            HeaderGuess::No => self.front.may_be_header = false,
         }
         self.front.may_be_header
     }
@@ -176,7 +176,11 @@ impl Flow {
                 self.down.append(&response, pool);
                 // The answer is whole, and no reset follows it.
                 self.down.is_ended = true;
-                self.close_gracefully(Ending::new(Reason::AcmeValidation), self.last_byte, pool);
+                self.close_gracefully(
+                    ConnectionEnd::new(Reason::AcmeValidation),
+                    self.last_byte,
+                    pool,
+                );
             }
             _ => self.is_no_challenge(pool),
         }
@@ -187,7 +191,9 @@ impl Flow {
     pub(super) fn is_no_challenge(&mut self, pool: &mut Pool) {
         self.front.challenge_until = None;
         match self.postponed.take() {
-            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, self.last_byte, pool),
+            Some(PostponedBackEvent::BackFailure(ending)) => {
+                self.dial_failed(ending, self.last_byte, pool)
+            }
             other => {
                 self.postponed = other;
                 self.pass_as_is(pool);
@@ -228,14 +234,19 @@ impl Flow {
         }
     }
 
-    pub(super) fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+    pub(super) fn front_received(
+        &mut self,
+        received: ReceiveResult,
+        now: Instant,
+        pool: &mut Pool,
+    ) {
         match received.bytes() {
             0 => pool.give_if_empty(&mut self.up.inbox.buffer),
             count => self.front_filled(count, now, pool),
         }
         if received.is_end() {
             self.front_ended(pool);
-        } else if received == Received::Failed {
+        } else if received == ReceiveResult::Failed {
             self.front_failed(pool);
         }
     }
@@ -270,7 +281,7 @@ impl Flow {
             return;
         }
         if self.is_handshaking() {
-            return self.stop(Ending::new(self.reason_of_leaving()), pool);
+            return self.stop(ConnectionEnd::new(self.reason_of_leaving()), pool);
         }
         match self.stage {
             ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
@@ -302,7 +313,7 @@ impl Flow {
                     Some(StreamEnd::CloseNotify) => Reason::ClientClosed,
                     _ => Reason::ClientReset,
                 };
-                self.stop(ending.unwrap_or_else(|| Ending::new(reason)), pool);
+                self.stop(ending.unwrap_or_else(|| ConnectionEnd::new(reason)), pool);
             }
             ConnectionStage::Closing { .. } => self.finish(pool),
             ConnectionStage::Over => {}
@@ -368,7 +379,7 @@ impl Flow {
         self.advance(pool);
     }
 
-    fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
+    fn establish(&mut self, established: CompletedHandshake, now: Instant, pool: &mut Pool) {
         self.front.state = EndState::Tls(established.traffic);
         self.facts.agreed = Some(established.agreed);
         self.facts.handshake = self.handshake_kind();
@@ -389,8 +400,8 @@ impl Flow {
         }
         match self.postponed.take() {
             None => {}
-            Some(Postponed::BackEnd) => self.back_ended(pool),
-            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, now, pool),
+            Some(PostponedBackEvent::BackEnd) => self.back_ended(pool),
+            Some(PostponedBackEvent::BackFailure(ending)) => self.dial_failed(ending, now, pool),
         }
     }
 
@@ -417,7 +428,7 @@ impl Flow {
             }
             Err(DecryptFault::Alert(alert)) => {
                 let detail = format!("the client sent alert {}", alert::label(alert));
-                self.stop(Ending::with(Reason::ClientAlert, detail), pool);
+                self.stop(ConnectionEnd::with(Reason::ClientAlert, detail), pool);
             }
             Err(DecryptFault::Traffic(fault)) => {
                 self.send_alert(fault.alert(), pool);
@@ -425,7 +436,7 @@ impl Flow {
                     tls::traffic::TrafficFault::Record(_) => Reason::RecordInvalid,
                     tls::traffic::TrafficFault::Message(_) => Reason::ProtocolViolation,
                 };
-                self.close_gracefully(Ending::with(reason, fault.to_string()), now, pool);
+                self.close_gracefully(ConnectionEnd::with(reason, fault.to_string()), now, pool);
             }
         }
     }
@@ -497,7 +508,7 @@ impl Flow {
         let Some(buffer) = &mut self.up.inbox.buffer else {
             return true;
         };
-        let Ok(Peek::Hello(hello)) = client_hello::read(buffer.data()) else {
+        let Ok(HelloProgress::Hello(hello)) = client_hello::read(buffer.data()) else {
             return true;
         };
         let outer_bytes = hello.wire_bytes();
@@ -562,7 +573,7 @@ impl Flow {
     fn refuse_hello(&mut self, fault: EchFault, pool: &mut Pool) {
         self.hidden = None;
         self.down.append(&client_hello::alert_record(fault.alert), pool);
-        let ending = Ending::with(Reason::HelloMalformed, fault.detail);
+        let ending = ConnectionEnd::with(Reason::HelloMalformed, fault.detail);
         self.close_gracefully(ending, self.last_byte, pool);
     }
 }
@@ -577,7 +588,7 @@ fn replace_front(buffer: &mut Buffer, outer_bytes: usize, inner: &[u8]) {
 
 fn name_in(inner: &[u8]) -> Option<Box<str>> {
     match client_hello::read(inner) {
-        Ok(Peek::Hello(hello)) => Some(hello.server_name()?.to_ascii_lowercase().into()),
-        Ok(Peek::Incomplete) | Err(_) => None,
+        Ok(HelloProgress::Hello(hello)) => Some(hello.server_name()?.to_ascii_lowercase().into()),
+        Ok(HelloProgress::Incomplete) | Err(_) => None,
     }
 }

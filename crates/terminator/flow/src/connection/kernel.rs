@@ -13,7 +13,7 @@ use wire::alert;
 use super::Flow;
 use crate::buffer::Pool;
 use crate::events::Action;
-use crate::facts::Ending;
+use crate::facts::ConnectionEnd;
 use crate::state::ConnectionStage;
 
 impl Flow {
@@ -55,7 +55,7 @@ impl Flow {
                 self.facts.offloaded = true;
             } else if self.front.ktls.is_kernel() {
                 // The client waits for records under the next key, and can be sent no others.
-                return self.stop(Ending::new(Reason::KernelRekey), pool);
+                return self.stop(ConnectionEnd::new(Reason::KernelRekey), pool);
             } else {
                 traffic.forget_kernel_keys();
             }
@@ -156,7 +156,7 @@ impl Flow {
 
     /// Ends the stream without close_notify, because TLS 1.2 has no key update.
     pub(super) fn stop_exhausted(&mut self, now: Instant, pool: &mut Pool) {
-        let ending = Ending::with(Reason::Internal, "the key limit is reached");
+        let ending = ConnectionEnd::with(Reason::Internal, "the key limit is reached");
         self.close_gracefully(ending, now, pool);
     }
 
@@ -194,7 +194,7 @@ impl Flow {
 
     fn give_up_kernel(&mut self, reason: Reason, pool: &mut Pool) {
         self.send_alert(alert::INTERNAL_ERROR, pool);
-        self.close_gracefully(Ending::new(reason), self.last_byte, pool);
+        self.close_gracefully(ConnectionEnd::new(reason), self.last_byte, pool);
     }
 
     pub(super) fn send_close_notify(&mut self, pool: &mut Pool) {

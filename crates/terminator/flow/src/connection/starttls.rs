@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use telemetry::outcome::Reason;
 use tls::password;
 use tls::record::KeyExhausted;
-use wire::starttls::{Fault, Next, Output};
+use wire::starttls::{DialogAction, Fault, Output};
 
 use super::Flow;
 use crate::buffer::{BufferSize, Pool};
-use crate::events::{Action, Received};
-use crate::facts::Ending;
+use crate::events::{Action, ReceiveResult};
+use crate::facts::ConnectionEnd;
 use crate::options::Timeouts;
 use crate::relay::StreamEnd;
 use crate::state::{Broadcast, ConnectionStage, EndState};
@@ -94,7 +94,7 @@ impl Flow {
             let mut out = conversation.dialog.client_sent(bytes);
             // These bytes wait for the server's TLS, if that is not up; but a request for TLS that
             // the client's own words lead to goes before it.
-            if out.next != Next::StartServerTls {
+            if out.next != DialogAction::StartServerTls {
                 self.send_up(&std::mem::take(&mut out.to_server), now, pool);
             }
             self.follow(out, now, pool);
@@ -115,7 +115,7 @@ impl Flow {
     }
 
     /// Takes bytes of a server without TLS of ours.
-    pub(super) fn server_spoke(&mut self, received: Received, now: Instant, pool: &mut Pool) {
+    pub(super) fn server_spoke(&mut self, received: ReceiveResult, now: Instant, pool: &mut Pool) {
         self.back.inbox.received(received.bytes());
         let bytes = pool.take_all(&mut self.back.inbox.buffer);
         self.give_server_bytes(&bytes, now, pool);
@@ -178,20 +178,20 @@ impl Flow {
             return self.stop_exhausted(now, pool);
         }
         match out.next {
-            Next::More => {}
-            Next::StartClientTls => self.front.state.begin(),
-            Next::ClientTlsBegun(bytes) => {
+            DialogAction::More => {}
+            DialogAction::StartClientTls => self.front.state.begin(),
+            DialogAction::ClientTlsBegun(bytes) => {
                 self.front.state.begin();
                 let hello = &mut self.up.inbox.buffer;
                 hello.get_or_insert_with(|| pool.take(BufferSize::Small)).append(&bytes);
                 return self.advance_handshake(now, pool);
             }
-            Next::StartServerTls => {
+            DialogAction::StartServerTls => {
                 // Time that the client took is not counted as the server's.
                 self.stage.restart_dial(now);
                 return self.begin_back_hello(now, pool);
             }
-            Next::Relay => {
+            DialogAction::Relay => {
                 if let Some(conversation) = &self.conversation
                     && matches!(
                         self.stage,
@@ -210,34 +210,34 @@ impl Flow {
                     self.begin_dial(now);
                 }
             }
-            Next::Broadcast(bytes) => return self.begin_broadcast(bytes, now, pool),
-            Next::Password(task) => {
+            DialogAction::Broadcast(bytes) => return self.begin_broadcast(bytes, now, pool),
+            DialogAction::Password(task) => {
                 if let Some(conversation) = &mut self.conversation {
                     let out = conversation.dialog.password_done(password::perform(task));
                     return self.follow(out, now, pool);
                 }
             }
             // The server is at fault, and the client got nothing that prevents another server.
-            Next::Fail(fault)
+            DialogAction::Fail(fault)
                 if fault.is_of_server() && self.back.state.is_opening() && !has_words =>
             {
                 return self.give_server_up(ending_of(&fault));
             }
-            Next::Fail(fault) => return self.end_by_words(ending_of(&fault), now, pool),
+            DialogAction::Fail(fault) => return self.end_by_words(ending_of(&fault), now, pool),
         }
         self.advance(pool);
     }
 
     /// Ends once the client has been sent all waiting bytes, the last of which report the failure
     /// in its protocol.
-    pub(super) fn end_by_words(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn end_by_words(&mut self, ending: ConnectionEnd, now: Instant, pool: &mut Pool) {
         self.send_close_notify(pool);
         self.down.is_ended = true;
         self.close_gracefully(ending, now, pool);
     }
 
     /// Tells the client, in its protocol, that there is no server for it.
-    pub(super) fn end_unavailable(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn end_unavailable(&mut self, ending: ConnectionEnd, now: Instant, pool: &mut Pool) {
         let conversation = self.conversation.as_ref();
         let ended = std::mem::take(&mut self.unavailable);
         let words = conversation.map_or(ended, |one| one.dialog.unavailable());
@@ -266,10 +266,10 @@ impl Flow {
             _ if !self.front.state.is_in_dialog() => return false,
             ConnectionStage::Dialling { .. } if self.is_clients_turn() => return false,
             _ if self.back.state.is_in_tunnel() => self.back_silence(),
-            ConnectionStage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
+            ConnectionStage::Dialling { .. } => ConnectionEnd::new(Reason::BackendTimeout),
             ConnectionStage::Relaying if expects_server => {
                 let detail = "the server did not answer in time";
-                Ending::with(Reason::ServerStarttlsFailed, detail)
+                ConnectionEnd::with(Reason::ServerStarttlsFailed, detail)
             }
             _ => return false,
         };
@@ -359,10 +359,10 @@ impl Flow {
     }
 
     /// Ends the broadcast, because no server is left.
-    pub(super) fn end_broadcast(&mut self, ending: Ending, now: Instant, pool: &mut Pool) {
+    pub(super) fn end_broadcast(&mut self, ending: ConnectionEnd, now: Instant, pool: &mut Pool) {
         let broadcast = self.broadcast();
         if broadcast.is_some_and(|one| one.has_reached_one) {
-            self.end_by_words(Ending::new(Reason::ClientClosed), now, pool);
+            self.end_by_words(ConnectionEnd::new(Reason::ClientClosed), now, pool);
         } else {
             self.end_unavailable(ending, now, pool);
         }
@@ -386,7 +386,7 @@ impl Flow {
 }
 
 /// Returns the ending of a connection whose dialog failed.
-pub(crate) fn ending_of(fault: &Fault) -> Ending {
+pub(crate) fn ending_of(fault: &Fault) -> ConnectionEnd {
     let reason = match fault {
         Fault::TlsRequired => Reason::StarttlsRequired,
         Fault::Injection(_) => Reason::StarttlsInjection,
@@ -398,5 +398,5 @@ pub(crate) fn ending_of(fault: &Fault) -> Ending {
             Reason::ServerStarttlsFailed
         }
     };
-    Ending::with(reason, fault.to_string())
+    ConnectionEnd::with(reason, fault.to_string())
 }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use flow::events::{Action, Event, Received};
-use flow::facts::Ending;
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::ConnectionEnd;
 use flow::options::{Front, ProxyTlvs, SendProxy};
 use static_files::challenge::HttpChallenges;
 use telemetry::outcome::Reason;
@@ -105,10 +105,10 @@ fn plain_bytes_go_both_ways_at_any_split_and_each_end_is_passed_on() {
 
 #[test]
 fn what_is_cut_ends_by_a_reset_and_by_nothing_else() {
-    let broken = Ending::new(Reason::BackendRefused);
+    let broken = ConnectionEnd::new(Reason::BackendRefused);
     for (event, reason) in [
         (Event::DialFailed(broken), Reason::BackendRefused),
-        (Event::BackReceived(Received::Failed), Reason::BackendReset),
+        (Event::BackReceived(ReceiveResult::Failed), Reason::BackendReset),
         (Event::Stopped(Reason::Drained), Reason::Drained),
         (Event::Timeout, Reason::IdleTimeout),
     ] {
@@ -133,7 +133,7 @@ fn challenged() -> Stage {
 fn refused(stage: &Stage) -> Run {
     let mut run = Run::new(stage, &stage.choice(true, &[]), 1, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial), "no client waits for that");
-    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    run.handle(Event::DialFailed(ConnectionEnd::new(Reason::BackendRefused)));
     run.act();
     assert!(!run.flow.is_over());
     run
@@ -197,7 +197,7 @@ fn a_server_that_resets_is_heard_first() {
         run.backend_to_flow();
     }
     let heard = run.flow.front_pending().to_vec();
-    run.handle(Event::BackReceived(Received::Failed));
+    run.handle(Event::BackReceived(ReceiveResult::Failed));
     run.act();
     assert!(!run.flow.is_over(), "there is something to be sent");
     steps_until(&mut run, "the end", |run| run.flow.is_over());

@@ -8,8 +8,8 @@ use tls::options::Tls13Sessions;
 use wire::proxy_header;
 
 use crate::simulation::{Run, Stage, TIMEOUTS};
-use flow::events::{Action, Event, Received};
-use flow::facts::Ending;
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::ConnectionEnd;
 
 const BYTES_MAX: u32 = 40_000;
 
@@ -232,7 +232,7 @@ fn a_client_that_leaves_before_the_handshakes_end_is_no_clean_end_to_the_server(
     let stage = stage();
     type Leave = fn(&mut Run);
     let ends: [(Leave, Reason); 3] = [
-        (|run| run.handle(Event::FrontReceived(Received::End)), Reason::ClientDisconnected),
+        (|run| run.handle(Event::FrontReceived(ReceiveResult::End)), Reason::ClientDisconnected),
         (|run| run.handle(Event::FrontFailed), Reason::ClientReset),
         (
             |run| {
@@ -270,7 +270,7 @@ fn a_record_that_was_altered_after_early_data_resets_the_server() {
 fn a_reset_by_the_server_is_passed_on_after_the_handshake() {
     let stage = stage();
     let mut run = begun(&stage, 12, b"");
-    run.handle(Event::BackReceived(Received::Failed));
+    run.handle(Event::BackReceived(ReceiveResult::Failed));
     assert!(run.flow.is_handshaking() && !run.flow.is_over());
     run.until_alert();
     assert!(run.client.is_early_taken() && run.client.is_resumed());
@@ -286,7 +286,7 @@ fn a_failed_dial_is_passed_on_after_the_handshake() {
     while run.flow.poll_action() != Some(Action::Dial) {
         run.client_to_flow();
     }
-    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    run.handle(Event::DialFailed(ConnectionEnd::new(Reason::BackendRefused)));
     assert!(!run.flow.is_over());
     run.until_alert();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));

@@ -1,6 +1,6 @@
 //! Connections to servers that speak TLS: their ends, keys and refusals.
 
-use flow::events::{Action, Event, Received};
+use flow::events::{Action, Event, ReceiveResult};
 use flow::options::SendProxy;
 use telemetry::outcome::Reason;
 
@@ -35,7 +35,7 @@ fn each_close_notify_is_passed_on_and_a_missing_one_is_missed() {
             run.until("the reply", |run| run.client_got == b"reply");
         } else {
             run.until("the reply", |run| run.client_got == b"reply");
-            run.handle(Event::BackReceived(Received::End));
+            run.handle(Event::BackReceived(ReceiveResult::End));
             run.act();
             assert_eq!(run.reason(), Some(Reason::ServerTruncated));
             run.until("the end of TCP", |run| run.front_shut);
@@ -92,8 +92,8 @@ fn keys_change_on_the_servers_side_in_the_midst_of_data() {
 fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
     let stage = stage();
     for (received, reason) in [
-        (Some(Received::End), Reason::ServerTlsFailed),
-        (Some(Received::Failed), Reason::ServerTlsFailed),
+        (Some(ReceiveResult::End), Reason::ServerTlsFailed),
+        (Some(ReceiveResult::Failed), Reason::ServerTlsFailed),
         (None, Reason::ServerTlsTimeout),
     ] {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 1, Vec::new());
@@ -133,7 +133,7 @@ fn records_that_were_altered_on_the_way_end_the_connection_and_look_cut() {
         let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
         let record = [23, 3, 3, 0, 40].into_iter().chain([9; 40]);
         room.iter_mut().zip(record).for_each(|(to, from)| *to = from);
-        run.handle(Event::BackReceived(Received::Bytes(45)));
+        run.handle(Event::BackReceived(ReceiveResult::Bytes(45)));
         assert_eq!(run.reason(), Some(Reason::ServerTlsFailed));
         run.act();
         run.assert_back_is_reset();

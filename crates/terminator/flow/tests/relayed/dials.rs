@@ -14,7 +14,7 @@ fn a_dial_that_takes_too_long_is_made_again_and_a_failed_one_gets_an_alert() {
     run.handle(Event::Timeout);
     run.handle(Event::DialStarted);
     assert_eq!(run.flow.poll_action(), None, "another is dialled by now");
-    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    run.handle(Event::DialFailed(ConnectionEnd::new(Reason::BackendRefused)));
     run.until_alert();
     assert_eq!(run.reason(), Some(Reason::BackendRefused));
 }

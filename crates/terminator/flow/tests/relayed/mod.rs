@@ -5,8 +5,8 @@ mod lifetime;
 
 use std::time::Duration;
 
-use flow::events::{Action, Event, Received};
-use flow::facts::Ending;
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::ConnectionEnd;
 use flow::options::SendProxy;
 use telemetry::outcome::{HandshakeKind, Reason};
 use testkit::chance::Chance;
@@ -190,9 +190,9 @@ fn a_server_that_refuses_an_upload_is_heard_to_its_last_byte() {
         run.handle(Event::BackRefused);
         run.until("the answer", |run| run.client_got.len() == 3000);
         if has_fin {
-            run.handle(Event::BackReceived(Received::End));
+            run.handle(Event::BackReceived(ReceiveResult::End));
         } else {
-            run.handle(Event::BackReceived(Received::Failed));
+            run.handle(Event::BackReceived(ReceiveResult::Failed));
         }
         run.act();
         run.until("the end of TCP", |run| run.front_shut && run.from_flow.is_empty());
@@ -244,13 +244,13 @@ fn break_something(run: &mut Run, what: usize) {
     let (now, pool) = (run.now, &mut run.pool);
     match what {
         0 => run.flow.handle(Event::FrontFailed, now, pool),
-        1 => run.flow.handle(Event::FrontReceived(Received::End), now, pool),
-        2 => run.flow.handle(Event::BackReceived(Received::Failed), now, pool),
+        1 => run.flow.handle(Event::FrontReceived(ReceiveResult::End), now, pool),
+        2 => run.flow.handle(Event::BackReceived(ReceiveResult::Failed), now, pool),
         3 => run.flow.handle(Event::Stopped(Reason::Drained), now, pool),
         4 => {
             if let Some(room) = run.flow.front_room(pool).filter(|room| room.len() > 4) {
                 room[..5].copy_from_slice(b"junk!");
-                run.flow.handle(Event::FrontReceived(Received::Bytes(5)), now, pool);
+                run.flow.handle(Event::FrontReceived(ReceiveResult::Bytes(5)), now, pool);
             }
         }
         _ => {}
@@ -279,7 +279,7 @@ fn a_reset_by_the_server_is_no_clean_end() {
     let stage = Stage::new(SendProxy::Off);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 9, vec![1; 5000]);
     run.until("some reply", |run| !run.client_got.is_empty());
-    run.handle(Event::BackReceived(Received::Failed));
+    run.handle(Event::BackReceived(ReceiveResult::Failed));
     run.until("the end of TCP", |run| run.front_shut);
     run.until("the last bytes", |run| run.from_flow.is_empty());
     run.finish();
@@ -336,7 +336,11 @@ fn a_request_whose_end_was_not_sent_on_is_reset_and_one_that_was_is_not() {
         let wire: Vec<u8> = run.to_flow.drain(..).collect();
         let room = run.flow.front_room(&mut run.pool).unwrap();
         room[..wire.len()].copy_from_slice(&wire);
-        run.flow.handle(Event::FrontReceived(Received::Bytes(wire.len())), run.now, &mut run.pool);
+        run.flow.handle(
+            Event::FrontReceived(ReceiveResult::Bytes(wire.len())),
+            run.now,
+            &mut run.pool,
+        );
         assert!(!run.flow.back_pending().concat().is_empty());
         if is_sent {
             run.until("the server's end", |run| {
@@ -373,7 +377,7 @@ fn a_part_of_a_record_before_the_clients_end_goes_nowhere() {
     while !run.to_flow.is_empty() {
         run.client_to_flow();
     }
-    run.handle(Event::FrontReceived(Received::End));
+    run.handle(Event::FrontReceived(ReceiveResult::End));
     assert_eq!(run.flow.facts().bytes_up, bytes_up);
     assert!(!run.backend_got().contains(&23), "the header of a record");
 }
@@ -419,7 +423,7 @@ fn records_of(run: &mut Run, count: usize) -> Vec<usize> {
             rest = after;
         }
         let taken = before - rest.len();
-        run.handle(Event::BackReceived(Received::Bytes(taken)));
+        run.handle(Event::BackReceived(ReceiveResult::Bytes(taken)));
         wire.extend_from_slice(run.flow.front_pending());
         let sent = run.flow.front_pending().len();
         run.handle(Event::FrontSent(sent));
@@ -481,7 +485,7 @@ fn tickets_go_with_the_answer_to_a_request_that_came_with_finished_but_soon() {
         let wire: Vec<u8> = run.to_flow.drain(..).collect();
         let room = run.flow.front_room(&mut run.pool).unwrap();
         room[..wire.len()].copy_from_slice(&wire);
-        run.handle(Event::FrontReceived(Received::Bytes(wire.len())));
+        run.handle(Event::FrontReceived(ReceiveResult::Bytes(wire.len())));
         assert!(!run.flow.is_handshaking() && run.flow.front_pending().is_empty());
         if is_answered {
             run.until("the answer", |run| !run.flow.front_pending().is_empty());
@@ -500,7 +504,7 @@ fn tickets_go_with_the_answer_to_a_request_that_came_with_finished_but_soon() {
             let wire = run.client.take_wire();
             let room = run.flow.front_room(&mut run.pool).unwrap();
             room[..wire.len()].copy_from_slice(&wire);
-            run.handle(Event::FrontReceived(Received::Bytes(wire.len())));
+            run.handle(Event::FrontReceived(ReceiveResult::Bytes(wire.len())));
             assert!(!run.flow.front_pending().is_empty());
             run.until("reply", |run| run.client_got == b"reply");
         } else {

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use flow::buffer::Pool;
 use flow::connection::Flow;
-use flow::events::{Action, Event, Received};
-use flow::facts::{Ending, Facts, Route};
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::{ConnectionEnd, ConnectionFacts, Route};
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Timeouts};
 use telemetry::outcome::{Reason, SessionTier};
 use testkit::authority::Authority;
 use testkit::chance::Chance;
 use testkit::client::{Client, ClientChoice};
-use testkit::kernel::{Handed, KernelSealer};
+use testkit::kernel::{KernelKeys, KernelSealer};
 use testkit::leaf::Leaf;
 use testkit::tls_server::TlsServerChoice;
 use tls::options::{
@@ -213,7 +213,7 @@ impl Run {
         let now = Instant::now();
         let source = Some("192.0.2.1:1234".parse().unwrap());
         let destination = Some("192.0.2.2:443".parse().unwrap());
-        let facts = Facts::new(seed, Route { source, destination }, now);
+        let facts = ConnectionFacts::new(seed, Route { source, destination }, now);
         Self {
             flow: Flow::new(Rc::clone(&stage.settings), false, facts),
             pool: Pool::new(),
@@ -281,16 +281,16 @@ impl Run {
         let most = room.len().min(self.to_flow.len());
         let count = if self.chance.one_in(2) { most } else { self.chance.below(most + 1) };
         if count == 0 {
-            self.handle(Event::FrontReceived(Received::Nothing));
+            self.handle(Event::FrontReceived(ReceiveResult::Nothing));
             if self.client_fin && self.to_flow.is_empty() {
-                self.handle(Event::FrontReceived(Received::End));
+                self.handle(Event::FrontReceived(ReceiveResult::End));
             }
             return;
         }
         for (to, from) in room.iter_mut().zip(self.to_flow.drain(..count)) {
             *to = from;
         }
-        self.handle(Event::FrontReceived(Received::Bytes(count)));
+        self.handle(Event::FrontReceived(ReceiveResult::Bytes(count)));
     }
 
     pub(crate) fn flow_to_client(&mut self) {
@@ -351,7 +351,7 @@ impl Run {
     /// Returns the kernel with the keys that it must have now.
     pub(crate) fn handed(&self) -> Option<KernelSealer> {
         let keys = self.flow.kernel_keys()?;
-        Some(KernelSealer::new(&Handed {
+        Some(KernelSealer::new(&KernelKeys {
             is_tls13: keys.version == Version::Tls13,
             is_chacha: keys.cipher == Cipher::ChaCha20Poly1305,
             key: keys.key,
@@ -374,7 +374,7 @@ impl Run {
         let is_last = backend.is_ended && backend.wire().is_empty() && backend.is_shaken();
         if is_last && !backend.end_seen && (count == 0 || self.chance.one_in(2)) {
             backend.end_seen = true;
-            self.handle(Event::BackReceived(Received::End));
+            self.handle(Event::BackReceived(ReceiveResult::End));
         }
     }
 
@@ -393,9 +393,9 @@ impl Run {
             count += here;
         }
         if count > 0 {
-            self.handle(Event::BackReceived(Received::Bytes(count)));
+            self.handle(Event::BackReceived(ReceiveResult::Bytes(count)));
         } else {
-            self.handle(Event::BackReceived(Received::Nothing));
+            self.handle(Event::BackReceived(ReceiveResult::Nothing));
         }
         Some(count)
     }
@@ -431,7 +431,7 @@ impl Run {
             let count = wire.len().min(room.len());
             room.iter_mut().zip(wire.drain(..count)).for_each(|(to, from)| *to = from);
             drop(pieces);
-            self.handle(Event::BackReceived(Received::Bytes(count)));
+            self.handle(Event::BackReceived(ReceiveResult::Bytes(count)));
         }
     }
 
@@ -447,7 +447,7 @@ impl Run {
                 Action::FetchSession => self.is_fetching = true,
                 Action::DialNext if self.earlier.len() + 1 == SERVERS => {
                     self.earlier.extend(self.backend.take().map(|one| one.got));
-                    self.handle(Event::DialFailed(Ending::new(Reason::NoServerAvailable)));
+                    self.handle(Event::DialFailed(ConnectionEnd::new(Reason::NoServerAvailable)));
                 }
                 Action::Dial | Action::Redial | Action::DialNext => {
                     self.earlier.extend(self.backend.take().map(|one| one.got));

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use flow::events::{Action, Event, Received};
-use flow::facts::Ending;
+use flow::events::{Action, Event, ReceiveResult};
+use flow::facts::ConnectionEnd;
 use flow::options::{SendProxy, Starttls};
 use telemetry::outcome::Reason;
-use wire::starttls::{Dialect, Policy, Sides};
+use wire::starttls::{Dialect, Policy, StarttlsSides};
 
 use crate::simulation::backend::SERVERS;
 use crate::simulation::{Run, Stage, TIMEOUTS};
@@ -19,7 +19,7 @@ fn stage_of(dialect: Dialect, policy: Policy) -> Stage {
     let mut stage = Stage::new(SendProxy::Off);
     Rc::make_mut(&mut stage.settings).starttls = Some(Starttls {
         dialect,
-        sides: Sides { front: Some(policy), back: false },
+        sides: StarttlsSides { front: Some(policy), back: false },
         server_name: None,
         own_name: "own.example".to_owned(),
     });
@@ -180,7 +180,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
     let mut run = start();
     let room = run.flow.front_room(&mut run.pool).unwrap();
     room[..16].copy_from_slice(b"STARTTLS\r\nRSET\r\n");
-    run.handle(Event::FrontReceived(Received::Bytes(16)));
+    run.handle(Event::FrontReceived(ReceiveResult::Bytes(16)));
     assert_eq!(run.reason(), Some(Reason::StarttlsInjection));
     assert!(run.flow.front_pending().starts_with(b"554 5.5.0 "));
     run.handle(Event::Stopped(Reason::Drained));
@@ -189,7 +189,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
 
     let mut run = start();
     speak(&mut run, b"DATA\r\n", b"530 5.7.0 Must issue a STARTTLS command first\r\n");
-    run.handle(Event::FrontReceived(Received::End));
+    run.handle(Event::FrontReceived(ReceiveResult::End));
     run.act();
     assert_eq!(run.reason(), Some(Reason::StarttlsRequired));
     run.assert_over();
@@ -216,7 +216,7 @@ fn what_fails_before_tls_is_told_in_words_and_counted() {
     let stage = stage(Policy::Required);
     let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
     assert_eq!(run.flow.poll_action(), Some(Action::Dial));
-    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    run.handle(Event::DialFailed(ConnectionEnd::new(Reason::BackendRefused)));
     assert_eq!(run.flow.front_pending(), b"421 4.3.2 No server is available\r\n");
     until_over(&mut run, Reason::BackendRefused, "");
 }
@@ -434,9 +434,9 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
     let gave_up = b"\x1a\x00\x00\x01\xff\xd7\x0f#08S01you were too slow";
     for (received, reason) in [
         (None, Reason::HandshakeTimeout),
-        (Some(Received::Bytes(gave_up.len())), Reason::ServerStarttlsFailed),
-        (Some(Received::End), Reason::BackendClosed),
-        (Some(Received::Failed), Reason::BackendReset),
+        (Some(ReceiveResult::Bytes(gave_up.len())), Reason::ServerStarttlsFailed),
+        (Some(ReceiveResult::End), Reason::BackendClosed),
+        (Some(ReceiveResult::Failed), Reason::BackendReset),
     ] {
         let mut run = Run::new(&stage, &stage.choice(true, &[]), 3, Vec::new());
         assert_eq!(run.flow.poll_action(), Some(Action::Dial));
@@ -444,7 +444,7 @@ fn a_server_that_waits_for_the_client_is_not_at_fault() {
         run.handle(Event::BackConnected);
         let room = run.flow.back_room(&mut run.pool).unwrap().next().unwrap();
         room[..greeting.len()].copy_from_slice(&greeting);
-        run.handle(Event::BackReceived(Received::Bytes(greeting.len())));
+        run.handle(Event::BackReceived(ReceiveResult::Bytes(greeting.len())));
         assert!(!run.flow.front_pending().is_empty());
         match received {
             Some(received) => {

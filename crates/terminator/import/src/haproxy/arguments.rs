@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use crate::convert::{Unfit, address, is_among};
+use crate::convert::{UnusableValue, address, is_among};
 use crate::haproxy::syntax::{HaproxyReading, find};
 use crate::import::Import;
-use crate::meanings::{Conversion, Sense};
+use crate::meanings::{Conversion, OptionSupport};
 use crate::source::{Statement, Statements};
 use crate::tls_policy::{SpokenVersions, VersionBound, WrittenSuites};
 
@@ -70,7 +70,7 @@ pub(super) fn on<'a>(arguments: &'a Statements, name: &str) -> Option<&'a Statem
 pub(super) fn write_keys(arguments: &Statements, import: &mut Import) {
     for (name, written) in arguments.iter() {
         if let Some(meaning) = find(name)
-            && matches!(meaning.sense, Sense::Key { .. })
+            && matches!(meaning.support, OptionSupport::Key { .. })
         {
             import.apply(meaning, written);
         }
@@ -134,23 +134,23 @@ const PORTS_MAX: u16 = 64;
 const ADDRESSES_MAX: usize = 1024;
 
 /// The addresses of a `bind` line.
-pub(super) fn of_bind(text: &str) -> Result<Vec<String>, Unfit> {
+pub(super) fn of_bind(text: &str) -> Result<Vec<String>, UnusableValue> {
     text.split(',').map(of_listener).try_fold(Vec::new(), |mut all, one| {
         all.extend(one?);
         if all.len() > ADDRESSES_MAX {
-            return Err(Unfit::new("too many addresses", "write several lines"));
+            return Err(UnusableValue::new("too many addresses", "write several lines"));
         }
         Ok(all)
     })
 }
 
-fn of_listener(text: &str) -> Result<Vec<String>, Unfit> {
+fn of_listener(text: &str) -> Result<Vec<String>, UnusableValue> {
     if let Some(unix) = unix(text)? {
         return Ok(vec![unix]);
     }
     let (family, text) = family(text);
     let Some((host, ports)) = text.rsplit_once(':') else {
-        return Err(Unfit::new(format!("`{text}` has no port"), "write HOST:PORT"));
+        return Err(UnusableValue::new(format!("`{text}` has no port"), "write HOST:PORT"));
     };
     let host = match host.trim_start_matches('[').trim_end_matches(']') {
         "" | "*" | "0.0.0.0" if family == "ipv6" => "::",
@@ -158,14 +158,17 @@ fn of_listener(text: &str) -> Result<Vec<String>, Unfit> {
         host => host,
     };
     if host.parse::<IpAddr>().is_err() {
-        return Err(Unfit::new("names of hosts are not listened at", "write its IP address"));
+        return Err(UnusableValue::new(
+            "names of hosts are not listened at",
+            "write its IP address",
+        ));
     }
     let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
     let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
-        return Err(Unfit::new(format!("`{ports}` is no port"), "write a number"));
+        return Err(UnusableValue::new(format!("`{ports}` is no port"), "write a number"));
     };
     if last < first || last - first >= PORTS_MAX {
-        return Err(Unfit::new(
+        return Err(UnusableValue::new(
             format!("`{ports}` are too many ports"),
             "redirect them by nftables",
         ));
@@ -174,34 +177,35 @@ fn of_listener(text: &str) -> Result<Vec<String>, Unfit> {
 }
 
 /// The address of a server; one without a port has that of the client's connection.
-pub(super) fn of_server(text: &str) -> Result<String, Unfit> {
+pub(super) fn of_server(text: &str) -> Result<String, UnusableValue> {
     if let Some(unix) = unix(text)? {
         return Ok(unix);
     }
     let (_, text) = family(text);
     // The last part of an IPv6 address without brackets is its port, as HAProxy has it.
     let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(Unfit::new(format!("`{text}` has no port"), "write HOST:PORT"));
+        return Err(UnusableValue::new(format!("`{text}` has no port"), "write HOST:PORT"));
     };
     let is_own = ["", "*", "0.0.0.0", "::", "[::]"].contains(&host);
     match port.parse::<u16>() {
         Ok(_) if port.starts_with('+') => {
             let why = "a port relative to the client's is not taken over";
-            Err(Unfit::new(why, "a service for each port"))
+            Err(UnusableValue::new(why, "a service for each port"))
         }
         Ok(0) | Err(_) => {
             let why = format!("`{port}` is no port: the client's own is not taken over");
-            Err(Unfit::new(why, "a service for each port"))
+            Err(UnusableValue::new(why, "a service for each port"))
         }
-        Ok(_) if is_own => {
-            Err(Unfit::new("the client's destination is not taken over", "write its address"))
-        }
+        Ok(_) if is_own => Err(UnusableValue::new(
+            "the client's destination is not taken over",
+            "write its address",
+        )),
         Ok(port) => Ok(address(host, &port.to_string())),
     }
 }
 
 /// The address of a socket that is not of IP.
-fn unix(text: &str) -> Result<Option<String>, Unfit> {
+fn unix(text: &str) -> Result<Option<String>, UnusableValue> {
     if text.starts_with('/') {
         return Ok(Some(format!("unix:{text}")));
     }
@@ -209,13 +213,15 @@ fn unix(text: &str) -> Result<Option<String>, Unfit> {
         Some(("unix", path)) => Ok(Some(format!("unix:{path}"))),
         Some(("abns", name)) => Ok(Some(format!("unix:@{name}"))),
         Some((kind, _)) if kind.starts_with("quic") || kind.starts_with("udp") => {
-            Err(Unfit::new("QUIC and UDP are not spoken", "take the address out"))
+            Err(UnusableValue::new("QUIC and UDP are not spoken", "take the address out"))
         }
         Some(("fd", _)) => {
             let remedy = "`fd:NAME`, with FileDescriptorName=NAME of the socket's unit";
-            Err(Unfit::new("descriptors have no numbers", remedy))
+            Err(UnusableValue::new("descriptors have no numbers", remedy))
         }
-        Some(("sockpair", _)) => Err(Unfit::new("socket pairs are not used", "take it out")),
+        Some(("sockpair", _)) => {
+            Err(UnusableValue::new("socket pairs are not used", "take it out"))
+        }
         _ => Ok(None),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Value;
 
 use crate::certificates::host_names;
-use crate::convert::Unfit;
+use crate::convert::UnusableValue;
 use crate::draft::DraftTable;
 use crate::haproxy::arguments;
 use crate::haproxy::syntax::HaproxyReading;
@@ -377,7 +377,7 @@ fn crt_list(
         if own.iter().next().is_none() {
             import.joined(&written, CERTIFICATES, "");
         } else if names.is_empty() {
-            import.unmapped(&written, Unfit::new(NO_NAMES, NAMED));
+            import.unmapped(&written, UnusableValue::new(NO_NAMES, NAMED));
         } else {
             import.joined(&written, "a service with `front.names`", "");
         }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::convert::{Unfit, array, is_among, milliseconds, split};
+use crate::convert::{UnusableValue, array, is_among, milliseconds, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
 use crate::haproxy::front::{self, HaproxyFront};
 use crate::haproxy::route::{self, AclQuestions, HaproxyRoute, NAMES_PER_OPTION};
 use crate::haproxy::syntax::{HaproxyReading, HaproxySection, find};
 use crate::import::{Import, Importer};
-use crate::meanings::{self, Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, OptionSupport, Predecessor};
 use crate::source::{SourceLine, Statement, Statements};
 
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
@@ -266,7 +266,7 @@ impl HaproxyFrontend<'_> {
         self.write_back(import, options, front, back.clone());
         write_timeouts(self.options, options, self.is_passthrough, import);
         if self.is_passthrough && !front.is_tls && import.service.has("back.tls.mode") {
-            import.leave_out(&section.statement(), Unfit::new(TWICE, ONCE));
+            import.leave_out(&section.statement(), UnusableValue::new(TWICE, ONCE));
         } else {
             self.finish(import, Some((options, backend)));
         }
@@ -330,7 +330,7 @@ impl HaproxyFrontend<'_> {
         let of = self.section.statement();
         let of_back = || back.and_then(|(_, backend)| backend.refusal.as_ref());
         if let Some(rule) = self.refusal.as_ref().or_else(of_back) {
-            return import.leave_out(&of, Unfit::refusal(rule));
+            return import.leave_out(&of, UnusableValue::refusal(rule));
         }
         let all = back.map(|(options, _)| self.common.and(options));
         import.finish(all.as_ref().unwrap_or(&self.common), &of);
@@ -365,7 +365,7 @@ fn write_keys(options: &Statements, of_front: bool, import: &mut Import) {
         let is_front = |key: &str| {
             ["service.front", "service.limits", "workers"].iter().any(|one| key.starts_with(one))
         };
-        if let Sense::Key { key, .. } = meaning.sense
+        if let OptionSupport::Key { key, .. } = meaning.support
             && is_front(key) == of_front
         {
             import.apply(meaning, written);

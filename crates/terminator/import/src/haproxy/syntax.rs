@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::meanings::{self, Meaning, Predecessor};
+use crate::meanings::{self, OptionMeaning, Predecessor};
 use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement, Statements};
 
 /// Looks a variable up, or says why no more are.
@@ -201,7 +201,7 @@ pub(super) enum HaproxyPlace {
     /// The last one of `sections`.
     Proxy,
     /// A section that is no service.
-    Other(&'static Meaning),
+    Other(&'static OptionMeaning),
 }
 
 /// A section `defaults`, `frontend`, `backend` or `listen`.
@@ -278,7 +278,7 @@ impl HaproxyReading {
 }
 
 /// The meaning of a keyword with its scope.
-pub(super) fn find(name: &str) -> Option<&'static Meaning> {
+pub(super) fn find(name: &str) -> Option<&'static OptionMeaning> {
     meanings::find(Predecessor::Haproxy, name)
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::convert::{Unfit, is_among};
+use crate::convert::{UnusableValue, is_among};
 use crate::import::Import;
 use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
 use crate::nginx::sockets::ServiceSockets;
@@ -68,7 +68,7 @@ pub(super) fn routes(
     pass: &Statement,
     import: &mut Import,
     names: Vec<(String, Statement)>,
-) -> Result<Vec<NginxRoute>, Unfit> {
+) -> Result<Vec<NginxRoute>, UnusableValue> {
     let value = pass.value();
     let variable = value.replace(['{', '}'], "");
     let map = section.maps.iter().find(|one| one.written.words.get(1) == Some(&variable));
@@ -80,7 +80,7 @@ pub(super) fn routes(
     if !is_preread && source != "$ssl_server_name" {
         let why = "clients are told apart by the name that they ask TLS for alone";
         import.lacks(&map.written, why, "services of their own: `front.names`");
-        return Err(Unfit::new(why, "keep this in nginx"));
+        return Err(UnusableValue::new(why, "keep this in nginx"));
     }
     let has_hostnames = map.lines.iter().any(|one| one.option == "hostnames");
     let mut routes: Vec<NginxRoute> = Vec::new();
@@ -122,7 +122,7 @@ pub(super) fn routes(
     let refused = refused.and_then(|one| one.names.first()).map(|(_, written)| written);
     if let Some(other) = others.or(refused).filter(|_| default.is_some()) {
         let why = format!("its default would have the clients of `{}` too", other.option);
-        return Err(Unfit::new(why, "a service for each name: `front.names`"));
+        return Err(UnusableValue::new(why, "a service for each name: `front.names`"));
     }
     routes.retain(|one| !one.target.is_empty());
     let default = default.map(|one| one.value()).filter(|target| !target.is_empty());

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use crate::convert::{Unfit, is_among, milliseconds, split_endpoint, time_text};
+use crate::convert::{UnusableValue, is_among, milliseconds, split_endpoint, time_text};
 use crate::import::Import;
-use crate::meanings::{self, Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, OptionSupport, Predecessor};
 use crate::nginx::syntax::NginxDirective;
 use crate::source::{Statement, Statements, switch};
 
@@ -214,8 +214,10 @@ fn take(
     let Some(meaning) = meaning else { return leave_out(import, &one) };
     import.expect(&one.written);
     absolute(root, &mut one.written);
-    match meaning.sense {
-        Sense::Key { .. } | Sense::Joined { .. } => options.push(meaning.option, one.written),
+    match meaning.support {
+        OptionSupport::Key { .. } | OptionSupport::Joined { .. } => {
+            options.push(meaning.option, one.written)
+        }
         _ => _ = import.apply(meaning, &one.written),
     }
 }
@@ -412,7 +414,7 @@ fn keepalive(value: &str) -> Option<String> {
 }
 
 /// The addresses of `listen`, as keys write them.
-fn addresses(text: &str, is_http: bool) -> Result<Vec<String>, Unfit> {
+fn addresses(text: &str, is_http: bool) -> Result<Vec<String>, UnusableValue> {
     if text.starts_with("unix:") {
         return Ok(vec![text.to_owned()]);
     }
@@ -429,7 +431,10 @@ fn addresses(text: &str, is_http: bool) -> Result<Vec<String>, Unfit> {
         host => host,
     };
     let Ok(host) = host.parse::<IpAddr>() else {
-        return Err(Unfit::new("names of hosts are not listened at", "write its IP address"));
+        return Err(UnusableValue::new(
+            "names of hosts are not listened at",
+            "write its IP address",
+        ));
     };
     let (first, last) = port.split_once('-').unwrap_or((&port, &port));
     let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
@@ -437,6 +442,6 @@ fn addresses(text: &str, is_http: bool) -> Result<Vec<String>, Unfit> {
         Some((first, last)) => {
             Ok((first..=last).map(|port| SocketAddr::from((host, port)).to_string()).collect())
         }
-        None => Err(Unfit::new(format!("`{port}` is no port"), "write a number")),
+        None => Err(UnusableValue::new(format!("`{port}` is no port"), "write a number")),
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::convert::{FACILITIES, Unfit, is_among, milliseconds};
+use crate::convert::{FACILITIES, UnusableValue, is_among, milliseconds};
 use crate::finding::ImportFinding;
 use crate::import::{Import, Importer};
-use crate::meanings::{self, Conversion, Predecessor, Sense};
+use crate::meanings::{self, Conversion, OptionSupport, Predecessor};
 use crate::nginx::names::{HostGuards, NginxRoute, routes, server_names};
 use crate::nginx::section::{NginxSection, NginxServer, within};
 use crate::nginx::servers::NginxTarget;
@@ -33,7 +33,7 @@ pub(super) fn write_all(
             return;
         }
         let (before, first) = (import.draft.services.len(), import.findings.len());
-        let mut reason = Unfit::new("it listens nowhere", "write `listen`");
+        let mut reason = UnusableValue::new("it listens nowhere", "write `listen`");
         for sockets in &sockets.services((number, place_of), server) {
             let (options, guards) = (&options, &guards);
             let block = ServerBlock { section, server, options, sockets, guards };
@@ -87,26 +87,26 @@ struct ServerBlock<'s> {
 
 impl ServerBlock<'_> {
     /// Writes the services at addresses that have the same in common.
-    fn write(&self, import: &mut Importer<'_>) -> Result<(), Unfit> {
+    fn write(&self, import: &mut Importer<'_>) -> Result<(), UnusableValue> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
         if let Some(written) = restriction {
             let Statement { place, option, .. } = written;
             let why = format!("without `{option}` ({place}) more requests would be served");
-            return Err(Unfit::new(why, BEHIND));
+            return Err(UnusableValue::new(why, BEHIND));
         }
         if let Some(written) = self.options.find("ssl_reject_handshake") {
             if self.options.is_on("ssl_reject_handshake") {
                 let words = "a hello for no service is refused by the alert unrecognized_name";
                 import.mapped(written, words);
                 let why = "its clients are refused";
-                return Err(Unfit::new(why, "none is needed, if it is the default server"));
+                return Err(UnusableValue::new(why, "none is needed, if it is the default server"));
             }
             import.mapped(written, "`off`, as here");
         }
         let (names, is_named) = server_names(self.server, import, self.sockets);
         if !self.sockets.is_default && !is_named {
             let why = "no client reaches it by a name that can be compared";
-            return Err(Unfit::new(why, "write its names into `front.names`"));
+            return Err(UnusableValue::new(why, "write its names into `front.names`"));
         }
         if let Some(written) = self.options.find("return") {
             let redirect = self.server.redirect.as_ref();
@@ -117,11 +117,11 @@ impl ServerBlock<'_> {
         }
         if self.section.is_http && !self.sockets.traits.has_tls {
             let why = "it has no TLS, and Lariat does not read HTTP";
-            return Err(Unfit::new(why, "leave it in nginx"));
+            return Err(UnusableValue::new(why, "leave it in nginx"));
         }
         let Some(pass) = self.options.find("proxy_pass") else {
             let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
-            return Err(Unfit::new(why, BEHIND));
+            return Err(UnusableValue::new(why, BEHIND));
         };
         if let Some(written) = self.guards.passed_by(self.section, self.server, self.options) {
             let Statement { place, option, .. } = written;
@@ -129,7 +129,7 @@ impl ServerBlock<'_> {
                 "requests whose field Host names another server would pass by its \
                  `{option}` ({place}): both have the same servers behind them"
             );
-            return Err(Unfit::new(why, BEHIND));
+            return Err(UnusableValue::new(why, BEHIND));
         }
         self.write_routes(&routes(self.section, pass, import, names)?, pass, import)
     }
@@ -140,8 +140,8 @@ impl ServerBlock<'_> {
         routes: &[NginxRoute],
         pass: &Statement,
         import: &mut Importer<'_>,
-    ) -> Result<(), Unfit> {
-        let mut written = Err(Unfit::new("its map names no server", "write one"));
+    ) -> Result<(), UnusableValue> {
+        let mut written = Err(UnusableValue::new("its map names no server", "write one"));
         for route in routes {
             let services = import.draft.services.len() + import.draft.refused.len();
             let place = &self.server.written.place;
@@ -167,7 +167,7 @@ impl ServerBlock<'_> {
         route: &NginxRoute,
         pass: &Statement,
         import: &mut Importer<'_>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnusableValue> {
         let is_http = self.section.is_http;
         let mut target = NginxTarget::read(&route.target, is_http)?;
         target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
@@ -202,7 +202,7 @@ impl ServerBlock<'_> {
         if !is_whole {
             import.refuse();
             let why = "something that it needs, or by which it refuses, cannot be said";
-            return Err(Unfit::new(why, "see its directives that are not mapped"));
+            return Err(UnusableValue::new(why, "see its directives that are not mapped"));
         }
         import.keep();
         Ok(())
@@ -250,7 +250,7 @@ impl ServerBlock<'_> {
         written: &Statement,
         import: &mut Import,
         names: &[(String, Statement)],
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnusableValue> {
         let url = written.words.last().map_or("", String::as_str);
         let same = ["$host", "$server_name", "$http_host", "$ssl_server_name"];
         let host = url.strip_prefix("https://").unwrap_or_default();
@@ -277,13 +277,16 @@ impl ServerBlock<'_> {
             let why = "Lariat answers plain HTTP alone, by the same resource of the same host";
             let remedy = "`return 301 https://$host$request_uri`, or keep this in nginx";
             import.lacks(written, why, remedy);
-            return Err(Unfit::new("its answers are not Lariat's", BEHIND));
+            return Err(UnusableValue::new("its answers are not Lariat's", BEHIND));
         }
         if !self.sockets.is_default {
             // The service of the default server answers all names alike.
             import.mapped(written, "service.front.redirect, of the default server's service");
             let why = "names of plain HTTP are not told apart";
-            return Err(Unfit::new(why, "none is needed, if the default server answers the same"));
+            return Err(UnusableValue::new(
+                why,
+                "none is needed, if the default server answers the same",
+            ));
         }
         self.begin(import, names, "");
         let is_whole = self.write_access(import);
@@ -298,7 +301,10 @@ impl ServerBlock<'_> {
             }
         }
         if !is_whole {
-            return Err(Unfit::new("it refuses clients in another way", "see allow and deny"));
+            return Err(UnusableValue::new(
+                "it refuses clients in another way",
+                "see allow and deny",
+            ));
         }
         import.keep();
         Ok(())
@@ -363,7 +369,7 @@ impl ServerBlock<'_> {
         let options = self.options;
         for (name, written) in options.iter() {
             let is_key = meanings::find(Predecessor::Nginx, name)
-                .filter(|one| matches!(one.sense, Sense::Key { .. }));
+                .filter(|one| matches!(one.support, OptionSupport::Key { .. }));
             match (name, is_key) {
                 ("preread_timeout", _) if !route.is_preread => {
                     import.mapped(written, "without effect: no hello is read");

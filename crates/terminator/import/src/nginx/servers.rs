@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use toml::Value;
 
-use crate::convert::{Unfit, split_endpoint};
+use crate::convert::{UnusableValue, split_endpoint};
 use crate::import::{Import, inline_table};
 use crate::meanings::Conversion;
 use crate::nginx::section::{NginxBlock, NginxSection};
@@ -20,10 +20,10 @@ pub(super) struct NginxTarget {
 
 impl NginxTarget {
     /// The target of a server of HTTP, by a URL, or of a stream.
-    pub(super) fn read(value: &str, is_http: bool) -> Result<Self, Unfit> {
+    pub(super) fn read(value: &str, is_http: bool) -> Result<Self, UnusableValue> {
         if value.contains('$') {
             let why = "the server depends on a variable";
-            return Err(Unfit::new(why, "a service for each case: `front.names`"));
+            return Err(UnusableValue::new(why, "a service for each case: `front.names`"));
         }
         if !is_http {
             return Ok(Self { address: value.to_owned(), has_tls: false });
@@ -45,7 +45,7 @@ impl NginxTarget {
             }
             _ => {
                 let why = "Lariat does not change the path of requests";
-                Err(Unfit::new(why, "keep nginx behind Lariat, or change it in the server"))
+                Err(UnusableValue::new(why, "keep nginx behind Lariat, or change it in the server"))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{Unfit, address, is_among};
+use crate::convert::{UnusableValue, address, is_among};
 use crate::import::{Import, Importer, inline_table};
 use crate::meanings::{self, Conversion, Predecessor};
 use crate::source::{SourceFiles, Statement, switch};
@@ -42,7 +42,7 @@ pub(super) fn write(
     if is_whole == [true; 5] {
         return import.finish(&section.options, &of);
     }
-    let unfit = Unfit::new(
+    let unfit = UnusableValue::new(
         "one of its options, whose line says why, cannot be said",
         "keep it in stunnel, or see there",
     );
@@ -303,13 +303,16 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// `accept`: all of IPv4 without a host.
-fn accept_address(text: &str, files: &mut dyn SourceFiles) -> Result<String, Unfit> {
+fn accept_address(text: &str, files: &mut dyn SourceFiles) -> Result<String, UnusableValue> {
     if text.starts_with('/') {
         return Ok(format!("unix:{text}"));
     }
     let (host, port) = split(text);
     let Some(port) = port_number(port, files) else {
-        return Err(Unfit::new(format!("`{port}` is no port that is known"), "write its number"));
+        return Err(UnusableValue::new(
+            format!("`{port}` is no port that is known"),
+            "write its number",
+        ));
     };
     let host = match host {
         "" => "0.0.0.0",
@@ -317,7 +320,10 @@ fn accept_address(text: &str, files: &mut dyn SourceFiles) -> Result<String, Unf
         host => host.trim_start_matches('[').trim_end_matches(']'),
     };
     if host != "*" && host.parse::<IpAddr>().is_err() {
-        return Err(Unfit::new("names of hosts are not listened at", "write its IP address"));
+        return Err(UnusableValue::new(
+            "names of hosts are not listened at",
+            "write its IP address",
+        ));
     }
     Ok(address(host, &port.to_string()))
 }

@@ -5,7 +5,7 @@ mod refusals;
 
 use std::path::PathBuf;
 
-use import::{Fate, Import, Predecessor, import};
+use import::{Import, ImportOutcome, Predecessor, import};
 
 use memory::{FILE, Memory, NO_KEYS, imported, imported_with};
 
@@ -20,10 +20,11 @@ fn judge(import: &Import, option: &str, place: &str) {
         let name = one.option.split(' ').next().unwrap_or_default();
         name == option && one.place.to_string() == place
     });
-    let fates: Vec<_> = of_option.map(|one| &one.fate).collect();
+    let fates: Vec<_> = of_option.map(|one| &one.outcome).collect();
     assert!(!fates.is_empty(), "{option} is dropped:\n{report}");
-    for fate in fates {
-        let (Fate::Mapped(words) | Fate::Unmapped { why: words, .. }) = fate else {
+    for outcome in fates {
+        let (ImportOutcome::Mapped(words) | ImportOutcome::Unmapped { why: words, .. }) = outcome
+        else {
             continue;
         };
         assert!(!words.contains("another option is used"), "{option}: {words}");

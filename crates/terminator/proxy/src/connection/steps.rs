@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use flow::events::Event;
-use flow::facts::Ending;
+use flow::facts::ConnectionEnd;
 use flow::options::Front;
 use telemetry::catalogue::ServiceCounter;
 use telemetry::outcome::{Reason, SessionTier};
@@ -41,7 +41,7 @@ impl Connection {
 
     /// Closes a server that took too long or whose TLS failed, after sending it the alert. Returns
     /// how the connection ends, if no other server is to be tried.
-    pub(super) fn give_server_up(&mut self, context: &mut Context<'_>) -> Option<Ending> {
+    pub(super) fn give_server_up(&mut self, context: &mut Context<'_>) -> Option<ConnectionEnd> {
         let pending = self.flow.back_pending();
         if let Some(Back::Server(server)) = self.back.as_mut().filter(|_| !pending[0].is_empty()) {
             // The alert fits the socket's buffer, or the server is not there to read it.

@@ -17,7 +17,7 @@ fn connected(driver: &mut Driver) -> (Socket, OwnedFd) {
     let (socket, _) = driver
         .connect(&Connect {
             address: &Address::Ip(address),
-            source: Source::Any,
+            source: BindSource::Any,
             speaks_first: false,
             unacknowledged: None,
             token: 1,
@@ -51,9 +51,9 @@ fn what_came_before_a_reset_is_received_and_then_the_failure() {
     wait_for_error(&mut driver, &mut socket);
     socket.break_off();
     let mut room = [0; 64];
-    assert_eq!(socket.receive(&mut room), Received::Bytes(5));
+    assert_eq!(socket.receive(&mut room), ReceiveResult::Bytes(5));
     assert!(socket.is_readable(), "no event will say so any more");
-    assert_eq!(socket.receive(&mut room), Received::Failed);
+    assert_eq!(socket.receive(&mut room), ReceiveResult::Failed);
 }
 
 fn content(bytes: usize) -> (std::fs::File, Vec<u8>) {
@@ -107,7 +107,7 @@ fn what_a_client_does_not_take_stays_in_the_pipe() {
         sent += socket::write(&server, &[7; 1 << 16]).unwrap_or(0);
         back.readable = true;
         let held = match back.fill(&pipe) {
-            Received::Bytes(count) => count,
+            ReceiveResult::Bytes(count) => count,
             other => panic!("there is always something to take: {other:?}"),
         };
         let mut left = held;
@@ -132,8 +132,8 @@ fn what_a_client_does_not_take_stays_in_the_pipe() {
         }
         if left == 0 {
             match back.fill(&pipe) {
-                Received::Bytes(count) => left = count,
-                Received::End => break,
+                ReceiveResult::Bytes(count) => left = count,
+                ReceiveResult::End => break,
                 _ => {}
             }
         }

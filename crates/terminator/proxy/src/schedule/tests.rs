@@ -185,7 +185,7 @@ fn a_slice_that_nobody_uses_is_left_to_those_who_wait() {
 fn each_is_read_once_and_not_before_its_client_had_time() {
     let ids = [3, 4].map(|place| ConnectionId { place, generation: 0 });
     let start = Instant::now();
-    let mut lingering = Lingering::default();
+    let mut lingering = LingeringConnections::default();
     assert_eq!(lingering.wakes_at(), None);
     lingering.add(ids[0], start);
     lingering.add(ids[1], start + LOOK_AFTER);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use flow::connection::Flow;
 use flow::events::Event;
-use flow::facts::Facts;
+use flow::facts::ConnectionFacts;
 use sys::socket::PeerAddress;
 use telemetry::catalogue::{ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::outcome::Reason;
@@ -119,7 +119,7 @@ impl Worker {
         };
         let route = listener.route(&front, peer);
         self.next_connection += 1 << 8;
-        let facts = Facts::new(self.next_connection, route, self.now);
+        let facts = ConnectionFacts::new(self.next_connection, route, self.now);
         let flow = Flow::new(Rc::clone(&service.settings), expects_header, facts);
         if shared.is_none() {
             service.counters.count(ServiceCounter::ConnectionsAccepted);

@@ -19,7 +19,8 @@ const LISTEN: ListenOptions =
 
 /// Makes a service without a server, with at most this number of connections.
 fn fixture(connections: u32) -> Fixture {
-    let limits = Limits { connections, handshakes: connections, per_source: SourceLimits::OFF };
+    let limits =
+        ProcessLimits { connections, handshakes: connections, per_source: SourceLimits::OFF };
     Fixture::new("unix:@nobody", limits)
 }
 

@@ -54,7 +54,7 @@ pub struct CatchUp {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Missed {
+pub(crate) struct MissedSessions {
     /// Start of the missed time, by the asked peer's clock; 0 = everything, `None` = nothing.
     since_ms: Option<u64>,
     /// Peer that was asked, and the time of its last answer: heartbeats do not show that a request
@@ -64,7 +64,7 @@ pub(crate) struct Missed {
     progress: CatchUp,
 }
 
-impl Missed {
+impl MissedSessions {
     /// Notes that all sessions since `since_ms` are missed; 0 = all.
     pub(crate) fn note(&mut self, since_ms: u64) {
         let before = self.since_ms.unwrap_or(u64::MAX);
@@ -230,7 +230,7 @@ mod tests {
     fn peers_are_asked_one_by_one_until_one_has_answered() {
         let (a, b) = ([1; 8], [2; 8]);
         let start = Instant::now();
-        let mut missed = Missed::default();
+        let mut missed = MissedSessions::default();
         assert_eq!(missed.heard(a, start), None);
         missed.note(70);
         missed.note(90);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn who_is_alone_is_asked_again_and_asking_ends() {
         let start = Instant::now();
-        let mut missed = Missed::default();
+        let mut missed = MissedSessions::default();
         missed.note(0);
         let asks = |half: &u32| missed.heard([1; 8], start + PATIENCE * *half / 2).is_some();
         let asked: Vec<_> = (0..40).filter(asks).collect();

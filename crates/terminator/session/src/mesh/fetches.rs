@@ -100,7 +100,7 @@ fn due(queue: &mut BTreeSet<(Instant, Key)>, now: Instant) -> Option<Key> {
 
 /// Keys that must not come back for a while; bounded.
 #[derive(Debug, Default)]
-pub struct Deleted {
+pub struct DeletedKeys {
     until: HashMap<Key, u64>,
     order: VecDeque<(u64, Key)>,
 }
@@ -108,7 +108,7 @@ pub struct Deleted {
 /// Most deletions remembered at once: a thousand each second for a minute. Some 8 MB.
 const DELETED_MAX: usize = 1 << 16;
 
-impl Deleted {
+impl DeletedKeys {
     pub fn add(&mut self, key: Key, until_ms: u64, now_ms: u64) {
         self.until.insert(key, until_ms);
         self.order.push_back((until_ms, key));
@@ -141,7 +141,7 @@ const SAME_MS: u64 = 1000;
 /// All hosts have most sessions. If all answered, a question would cost each of many hosts a
 /// datagram, and the asking host as many at once.
 #[derive(Debug, Default)]
-pub(crate) struct RecentQuestions(Deleted);
+pub(crate) struct RecentQuestions(DeletedKeys);
 
 impl RecentQuestions {
     /// Reports whether this host answers, among `peers` recently seen peers.
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn deletions_are_forgotten_in_time_and_in_number() {
-        let mut deleted = Deleted::default();
+        let mut deleted = DeletedKeys::default();
         deleted.add(key(1), 100, 0);
         assert!(deleted.contains(&key(1), 99) && !deleted.contains(&key(1), 100));
         deleted.add(key(1), 200, 50);

@@ -12,13 +12,13 @@ use crate::tiers::Key;
 
 /// The current time by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct ClockReading {
     pub now: Instant,
     /// Wall-clock time that peers compare, in milliseconds since 1970.
     pub unix_ms: u64,
 }
 
-impl Moment {
+impl ClockReading {
     /// Returns one of our earlier times, unless it lies ahead because our clock was set back: then
     /// returns the time of our start, by the new clock.
     pub(crate) fn not_ahead(self, unix_ms: u64, started: Instant) -> u64 {
@@ -190,12 +190,12 @@ mod tests {
     #[test]
     fn a_time_before_the_clock_was_set_back_is_that_of_our_start() {
         let started = Instant::now();
-        let moment = Moment { now: started + Duration::from_secs(5), unix_ms: 70_000 };
+        let moment = ClockReading { now: started + Duration::from_secs(5), unix_ms: 70_000 };
         assert_eq!(moment.not_ahead(69_000, started), 69_000);
         assert_eq!(moment.not_ahead(70_000, started), 70_000);
         assert_eq!(moment.not_ahead(70_001, started), 65_000);
         // The clock was set back to its beginning.
-        let moment = Moment { unix_ms: 1, ..moment };
+        let moment = ClockReading { unix_ms: 1, ..moment };
         assert_eq!(moment.not_ahead(70_000, started), 0);
     }
 }

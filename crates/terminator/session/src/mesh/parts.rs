@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use wire::cluster::{BODY_BYTES_MAX, Message, Part, TAG_BYTES, WHOLE_BYTES_MAX};
+use wire::cluster::{BODY_BYTES_MAX, ClusterFragment, Message, TAG_BYTES, WHOLE_BYTES_MAX};
 use zeroize::Zeroizing;
 
 use crate::tiers::Key;
@@ -79,7 +79,7 @@ impl SessionParts {
     pub(crate) fn take(
         &mut self,
         (sender, boot): ([u8; 8], [u8; 8]),
-        part: &Part<'_>,
+        part: &ClusterFragment<'_>,
         now: Instant,
     ) -> Option<Zeroizing<Vec<u8>>> {
         let sender = self.senders.entry(sender).or_default();
@@ -112,7 +112,12 @@ impl SessionParts {
 }
 
 impl PartSender {
-    fn take(&mut self, boot: [u8; 8], part: &Part<'_>, now: Instant) -> Option<Zeroizing<Vec<u8>>> {
+    fn take(
+        &mut self,
+        boot: [u8; 8],
+        part: &ClusterFragment<'_>,
+        now: Instant,
+    ) -> Option<Zeroizing<Vec<u8>>> {
         let is_it = |one: &WaitingSession| (one.boot, one.id) == (boot, part.id);
         let place = self.waiting.iter().position(is_it).unwrap_or_else(|| {
             self.waiting.push_back(WaitingSession {
@@ -194,8 +199,8 @@ mod tests {
 
     const NAME: ([u8; 8], [u8; 8]) = ([1; 8], [2; 8]);
 
-    fn part(id: u32, index: u8, count: u8, bytes: &[u8]) -> Part<'_> {
-        Part { id, index, count, bytes }
+    fn part(id: u32, index: u8, count: u8, bytes: &[u8]) -> ClusterFragment<'_> {
+        ClusterFragment { id, index, count, bytes }
     }
 
     #[test]

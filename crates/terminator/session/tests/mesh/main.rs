@@ -35,7 +35,7 @@ fn every_session_is_everywhere_if_none_is_lost_and_nothing_comes_twice() {
 #[test]
 fn what_was_lost_is_fetched_and_counted() {
     for (seed, lost, least) in [(1, 10, 995), (2, 100, 980)] {
-        let mut network = Network::new(3, seed, Weather { lost, ..CLEAN });
+        let mut network = Network::new(3, seed, NetworkConditions { lost, ..CLEAN });
         let (mut pushed, mut resumed) = (0, 0);
         for number in 0..1000 {
             network.publish(0, number);
@@ -198,8 +198,8 @@ fn a_session_longer_than_a_datagram_goes_everywhere_and_to_who_starts_later() {
 
 #[test]
 fn a_part_that_is_lost_costs_its_session_which_is_fetched_in_parts() {
-    let weather = Weather { lost: 20, ..CLEAN };
-    let mut network = Network::new(2, 11, weather);
+    let conditions = NetworkConditions { lost: 20, ..CLEAN };
+    let mut network = Network::new(2, 11, conditions);
     let (mut pushed, mut resumed) = (0, 0);
     for number in 0..200 {
         network.publish_long(0, number, 3200);
@@ -354,7 +354,7 @@ fn hosts_that_start_one_after_the_other_keep_nearly_all_sessions() {
 fn a_fetch_waits_as_long_as_peers_take_to_answer() {
     let fetched = |way_ms: u64, fixed: Option<u64>| {
         let way_us = way_ms * 1000;
-        let mut network = Network::new(2, 19, Weather { way_us, ..CLEAN });
+        let mut network = Network::new(2, 19, NetworkConditions { way_us, ..CLEAN });
         let options = MeshOptions {
             fetch_timeout: fixed.map(Duration::from_millis),
             ..Network::options(1, 2)

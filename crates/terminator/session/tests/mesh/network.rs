@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use session::Key;
 use session::mesh::{
-    DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Moment, Target, WalkedSession,
+    ClockReading, DatagramCipher, HEARTBEAT, LocalSessions, Mesh, MeshOptions, Target,
+    WalkedSession,
 };
 use telemetry::outcome::{ClusterRejection, SessionTier};
 use testkit::chance::Chance;
@@ -99,7 +100,7 @@ impl LocalSessions for Cache {
 
 /// Loss and repetition of datagrams, per thousand, and their longest delay.
 #[derive(Clone, Copy)]
-pub(crate) struct Weather {
+pub(crate) struct NetworkConditions {
     pub(crate) lost: usize,
     pub(crate) repeated: usize,
     pub(crate) delay_us: usize,
@@ -107,9 +108,11 @@ pub(crate) struct Weather {
     pub(crate) way_us: u64,
 }
 
-pub(crate) const CLEAN: Weather = Weather { lost: 0, repeated: 0, delay_us: 300, way_us: 50 };
+pub(crate) const CLEAN: NetworkConditions =
+    NetworkConditions { lost: 0, repeated: 0, delay_us: 300, way_us: 50 };
 
-pub(crate) const STORMY: Weather = Weather { lost: 0, repeated: 300, delay_us: 30_000, way_us: 50 };
+pub(crate) const STORMY: NetworkConditions =
+    NetworkConditions { lost: 0, repeated: 300, delay_us: 30_000, way_us: 50 };
 
 /// Receiving host, sending host, and the datagram.
 type Flying = (usize, usize, Rc<[u8]>);
@@ -124,7 +127,7 @@ pub(crate) struct Network {
     wake_of: Vec<Option<Instant>>,
     fetched: Vec<(u64, SessionTier)>,
     pub(crate) chance: Chance,
-    pub(crate) weather: Weather,
+    pub(crate) conditions: NetworkConditions,
     /// Hosts below this number do not reach the others, nor the others them.
     pub(crate) parted: usize,
     /// A host that is 60 ms away from all others.
@@ -137,7 +140,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// Creates hosts that know each other.
-    pub(crate) fn new(hosts: usize, seed: u64, weather: Weather) -> Self {
+    pub(crate) fn new(hosts: usize, seed: u64, conditions: NetworkConditions) -> Self {
         let start = Instant::now();
         let mut network = Self {
             hosts: Vec::new(),
@@ -147,7 +150,7 @@ impl Network {
             wake_of: vec![None; hosts],
             fetched: Vec::new(),
             chance: Chance::new(seed),
-            weather,
+            conditions,
             parted: 0,
             far: None,
             taken_away: 0,
@@ -183,9 +186,9 @@ impl Network {
     }
 
     /// Returns a host's clocks, which differ from other hosts' by some seconds.
-    pub(crate) fn moment(&self, host: usize) -> Moment {
+    pub(crate) fn moment(&self, host: usize) -> ClockReading {
         let passed = self.now.duration_since(self.start).as_millis() as u64;
-        Moment { now: self.now, unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700 }
+        ClockReading { now: self.now, unix_ms: UNIX_MS + passed + (host % 7) as u64 * 700 }
     }
 
     pub(crate) fn send(&mut self, from: usize, target: Target, datagram: &[u8]) {
@@ -200,15 +203,16 @@ impl Network {
         };
         for host in to {
             let is_parted = (host < self.parted) != (from < self.parted);
-            if is_parted || self.chance.below(1000) < self.weather.lost {
+            if is_parted || self.chance.below(1000) < self.conditions.lost {
                 continue;
             }
-            let copies = 1 + usize::from(self.chance.below(1000) < self.weather.repeated);
+            let copies = 1 + usize::from(self.chance.below(1000) < self.conditions.repeated);
             for _ in 0..copies {
                 let is_far = self.far.is_some_and(|far| far == host || far == from);
                 let far_us = if is_far { 60_000 } else { 0 };
-                let delay =
-                    far_us + self.weather.way_us + self.chance.below(self.weather.delay_us) as u64;
+                let delay = far_us
+                    + self.conditions.way_us
+                    + self.chance.below(self.conditions.delay_us) as u64;
                 self.number += 1;
                 let at = (self.now + Duration::from_micros(delay), self.number);
                 self.flying.insert(at, (host, from, Rc::clone(&datagram)));

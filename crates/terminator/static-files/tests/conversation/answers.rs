@@ -1,20 +1,20 @@
 //! Tests connections that persist, content that is dropped, refusals and ends.
 
 use static_files::options::{Options, Redirect};
-use static_files::questions::Found;
+use static_files::questions::FileLookup;
 
 use crate::client::{Reply, replies};
-use crate::tree::{End, Ends, Heard, Node, Pace, Tree, modified};
+use crate::tree::{ClientView, End, Ends, Node, TestPace, Tree, modified};
 
 fn tree() -> Tree {
     let mut tree = Tree::of(&[("a.txt", "alpha"), ("b.txt", "beta!!"), ("empty", "")]);
-    tree.put("secret", Node::Fault(Found::Forbidden));
-    tree.put("busy", Node::Fault(Found::Busy));
-    tree.put("broken", Node::Fault(Found::Failed));
+    tree.put("secret", Node::Fault(FileLookup::Forbidden));
+    tree.put("busy", Node::Fault(FileLookup::Busy));
+    tree.put("broken", Node::Fault(FileLookup::Failed));
     tree
 }
 
-fn hear(requests: &str) -> Heard {
+fn hear(requests: &str) -> ClientView {
     tree().hear(&Options::default(), requests)
 }
 
@@ -169,7 +169,7 @@ fn what_was_asked_is_answered_after_the_clients_end() {
         for ends in [Ends::AtOnce, Ends::Late] {
             let pieces = vec![usize::MAX];
             let requests = [get("/a.txt"), get("/b.txt"), after.to_owned()].concat();
-            let pace = Pace { pieces, ends };
+            let pace = TestPace { pieces, ends };
             let heard = tree().hear_at(&Options::default(), requests.as_bytes(), &pace);
             assert_eq!(replies(&heard.bytes, ["GET", "GET"]).len(), 2, "{after}");
             assert_eq!(heard.end, End::Proper);

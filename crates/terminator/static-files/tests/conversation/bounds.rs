@@ -6,7 +6,7 @@ use std::sync::Arc;
 use static_files::HEAD_BYTES_MAX;
 use static_files::conversation::Conversation;
 use static_files::options::Options;
-use static_files::questions::{Found, Output};
+use static_files::questions::{FileLookup, Output};
 
 use crate::client::replies;
 use crate::tree::{End, Tree, modified, now};
@@ -17,8 +17,8 @@ fn conversation() -> Conversation {
     Conversation::new(Arc::new(Options::default()))
 }
 
-fn file(bytes: u64) -> Found {
-    Found::File { bytes, modified: modified(), identity: 1 }
+fn file(bytes: u64) -> FileLookup {
+    FileLookup::File { bytes, modified: modified(), identity: 1 }
 }
 
 /// Answers with a file of this length and sends all of it.

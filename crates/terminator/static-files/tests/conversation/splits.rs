@@ -6,7 +6,7 @@ use proptest::sample::select;
 use static_files::options::Options;
 
 use crate::client::replies;
-use crate::tree::{Ends, Pace, Tree};
+use crate::tree::{Ends, TestPace, Tree};
 
 fn tree() -> Tree {
     Tree::of(&[
@@ -89,14 +89,14 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn pace() -> impl Strategy<Value = Pace> {
+fn pace() -> impl Strategy<Value = TestPace> {
     let piece = prop_oneof![1..4_usize, 1..200_usize, 1..10_000_usize];
     let ends = select(vec![Ends::Never, Ends::Late]);
-    (vec(piece, 1..6), ends).prop_map(|(pieces, ends)| Pace { pieces, ends })
+    (vec(piece, 1..6), ends).prop_map(|(pieces, ends)| TestPace { pieces, ends })
 }
 
-fn at_once(ends: Ends) -> Pace {
-    Pace { pieces: vec![usize::MAX], ends }
+fn at_once(ends: Ends) -> TestPace {
+    TestPace { pieces: vec![usize::MAX], ends }
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use static_files::conversation::Conversation;
 use static_files::options::Options;
-use static_files::questions::{Found, Output, Question};
+use static_files::questions::{FileLookup, Output, Question};
 
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
@@ -21,7 +21,7 @@ pub(crate) fn modified() -> SystemTime {
 pub(crate) enum Node {
     File(Vec<u8>, SystemTime),
     Folder,
-    Fault(Found),
+    Fault(FileLookup),
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(crate) enum End {
 
 /// Everything that a client received.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct ClientView {
     pub(crate) bytes: Vec<u8>,
     pub(crate) end: End,
     pub(crate) started: Vec<u16>,
@@ -46,7 +46,7 @@ pub(crate) struct Heard {
 
 /// Splitting of a client's bytes and of the answers.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct TestPace {
     /// Lengths of pieces, used in a cycle, for bytes of the client and of the output alike.
     pub(crate) pieces: Vec<usize>,
     pub(crate) ends: Ends,
@@ -81,17 +81,22 @@ impl Tree {
     }
 
     /// Returns the whole response to these requests, sent at once by a client that then waits.
-    pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> Heard {
-        let pace = Pace { pieces: vec![usize::MAX], ends: Ends::Never };
+    pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> ClientView {
+        let pace = TestPace { pieces: vec![usize::MAX], ends: Ends::Never };
         self.hear_at(options, requests.as_ref(), &pace)
     }
 
-    pub(crate) fn hear_at(&self, options: &Options, requests: &[u8], pace: &Pace) -> Heard {
+    pub(crate) fn hear_at(
+        &self,
+        options: &Options,
+        requests: &[u8],
+        pace: &TestPace,
+    ) -> ClientView {
         let mut talk = Talk {
             tree: self,
             conversation: Conversation::new(Arc::new(options.clone())),
             open: None,
-            heard: Heard {
+            heard: ClientView {
                 bytes: Vec::new(),
                 end: End::Open,
                 started: Vec::new(),
@@ -118,16 +123,16 @@ impl Tree {
         talk.heard
     }
 
-    fn found(&self, path: &[u8]) -> Found {
+    fn found(&self, path: &[u8]) -> FileLookup {
         match self.0.get(path) {
-            Some(Node::File(content, modified)) => Found::File {
+            Some(Node::File(content, modified)) => FileLookup::File {
                 bytes: content.len() as u64,
                 modified: *modified,
                 identity: path.len() as u64,
             },
-            Some(Node::Folder) => Found::Folder,
+            Some(Node::Folder) => FileLookup::Folder,
             Some(Node::Fault(found)) => found.clone(),
-            None => Found::Missing,
+            None => FileLookup::Missing,
         }
     }
 }
@@ -136,7 +141,7 @@ struct Talk<'a> {
     tree: &'a Tree,
     conversation: Conversation,
     open: Option<Vec<u8>>,
-    heard: Heard,
+    heard: ClientView,
 }
 
 impl Talk<'_> {
@@ -185,7 +190,7 @@ impl Talk<'_> {
         let asked = String::from_utf8_lossy(path).into_owned();
         self.heard.asked.push(asked);
         let found = self.tree.found(path);
-        if matches!(found, Found::File { .. }) {
+        if matches!(found, FileLookup::File { .. }) {
             self.open = Some(path.to_vec());
         }
         self.conversation.answer(found, now());

@@ -11,7 +11,7 @@ use testkit::authority::{Authority, KeyUsagePurpose, Trait};
 use testkit::leaf::Leaf;
 
 use super::*;
-use crate::handshake::Established;
+use crate::handshake::CompletedHandshake;
 use crate::options::{Group, PemSource, ServerVerification, Suites, Version};
 use crate::traffic::{RecordContent, RecordSealer, Traffic};
 
@@ -64,7 +64,7 @@ fn now() -> Instant {
 
 /// A connection, and the server's bytes received after its handshake.
 struct Connected {
-    established: Established,
+    established: CompletedHandshake,
     server: ServerConnection,
     rest: Vec<u8>,
 }
@@ -169,9 +169,9 @@ fn handshakes_are_made_however_the_bytes_are_cut_and_resumed() {
 
 /// Tickets of this length, which hold the session unencrypted.
 #[derive(Debug)]
-struct Long(usize);
+struct LongTicketer(usize);
 
-impl rustls::server::ProducesTickets for Long {
+impl rustls::server::ProducesTickets for LongTicketer {
     fn enabled(&self) -> bool {
         true
     }
@@ -200,7 +200,7 @@ fn a_ticket_that_is_very_long_is_not_kept() {
     for (length, is_kept) in [(8000, true), (9000, false)] {
         let client = client(&options(&root));
         let mut config = (*server(&leaf, &[&version::TLS13])).clone();
-        config.ticketer = Arc::new(Long(length));
+        config.ticketer = Arc::new(LongTicketer(length));
         let config = Arc::new(config);
         let resumed = || {
             let mut connected = connect(&client, &config, 20_000).expect("a handshake");

@@ -4,7 +4,7 @@ use rustls::crypto::aws_lc_rs::hpke::{
     DH_KEM_X25519_HKDF_SHA256_AES_128, DH_KEM_X25519_HKDF_SHA256_CHACHA20_POLY1305,
 };
 use rustls::crypto::hpke::{Hpke, HpkePublicKey, HpkeSealer};
-use wire::client_hello::{self, Peek};
+use wire::client_hello::{self, HelloProgress};
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn records(body: &[u8]) -> Vec<u8> {
 
 fn hello(records: &[u8]) -> ClientHello<'_> {
     match client_hello::read(records) {
-        Ok(Peek::Hello(hello)) => hello,
+        Ok(HelloProgress::Hello(hello)) => hello,
         other => panic!("no hello: {other:?}"),
     }
 }
@@ -167,7 +167,7 @@ fn what_was_changed_does_not_open_and_what_was_not_may_come_again() {
     for at in 9..first.len() {
         let mut changed = first.clone();
         changed[at] ^= 1;
-        if let Ok(Peek::Hello(hello)) = client_hello::read(&changed) {
+        if let Ok(HelloProgress::Hello(hello)) = client_hello::read(&changed) {
             let outcome = keys.open_at(&hello, NOW);
             assert!(!matches!(outcome, OpenedHello::Accepted(_)), "byte {at}");
         }

@@ -312,7 +312,7 @@ impl<C: LibraryConnection, S: HandshakeSide> HandshakeDriver<C, S> {
     /// from the secrets that were logged for each direction.
     pub(crate) fn into_traffic(
         self,
-        agreed: &Agreed,
+        agreed: &NegotiatedParameters,
         sending: Option<LoggedSecret>,
         receiving: Option<LoggedSecret>,
     ) -> Result<Box<Traffic>, HandshakeFault> {
@@ -350,7 +350,7 @@ fn append_encoded<Data>(
 }
 
 fn traffic_secrets(
-    agreed: &Agreed,
+    agreed: &NegotiatedParameters,
     sending: Option<LoggedSecret>,
     receiving: Option<LoggedSecret>,
 ) -> Result<Option<TrafficSecrets>, HandshakeFault> {
@@ -390,7 +390,7 @@ fn internal(error: impl ToString) -> HandshakeFault {
 
 /// Parameters agreed on in a handshake, as far as the library knows them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agreed {
+pub struct NegotiatedParameters {
     pub version: Version,
     pub suite: Option<Suite>,
     /// Key exchange group; `None` if a TLS 1.2 session was resumed.
@@ -419,7 +419,7 @@ pub(super) fn suite_of(connection: &CommonState) -> Option<Suite> {
     Suite::from_code(u16::from(suite.suite()))
 }
 
-pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFault> {
+pub(crate) fn agreed_by(connection: &CommonState) -> Result<NegotiatedParameters, HandshakeFault> {
     use rustls::HandshakeKind::{FullWithHelloRetryRequest, Resumed};
 
     let unknown = || HandshakeFault::internal("unknown version");
@@ -427,7 +427,7 @@ pub(crate) fn agreed_by(connection: &CommonState) -> Result<Agreed, HandshakeFau
     let group = connection.negotiated_key_exchange_group().map(|group| u16::from(group.name()));
     let kind = connection.handshake_kind();
     let chain = connection.peer_certificates();
-    Ok(Agreed {
+    Ok(NegotiatedParameters {
         version,
         suite: suite_of(connection),
         group: group.and_then(Group::from_code),

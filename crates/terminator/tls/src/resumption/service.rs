@@ -49,7 +49,7 @@ pub(crate) struct ResumptionPolicy {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Keeping {
+pub(super) struct SessionStorage {
     pub(super) tickets: Arc<Tickets>,
     pub(super) store: Arc<MemoryStore>,
     pub(super) tiers: Arc<Tiers>,
@@ -57,7 +57,7 @@ pub(super) struct Keeping {
     pub(super) stored_lifetime: Duration,
 }
 
-impl Keeping {
+impl SessionStorage {
     /// Reports whether a session should be looked for on other hosts.
     pub(super) fn is_elsewhere(&self, key: &Key) -> bool {
         self.tiers.is_open() && !self.store.contains(key.bytes(), Instant::now())
@@ -73,7 +73,7 @@ impl Keeping {
 /// Tickets and stored sessions of one service under one plan.
 #[derive(Debug)]
 pub(crate) struct ServiceSessions {
-    keeping: Keeping,
+    keeping: SessionStorage,
     tag: ServiceTag,
     policy: ResumptionPolicy,
 }
@@ -83,7 +83,7 @@ pub(crate) struct ServiceSessions {
 pub(crate) struct StoredTickets(pub(crate) Arc<ServiceSessions>);
 
 impl ServiceSessions {
-    pub(super) fn new(keeping: Keeping, service: &str, policy: ResumptionPolicy) -> Self {
+    pub(super) fn new(keeping: SessionStorage, service: &str, policy: ResumptionPolicy) -> Self {
         Self { keeping, tag: service_tag(service), policy }
     }
 

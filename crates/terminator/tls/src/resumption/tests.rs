@@ -107,7 +107,7 @@ fn a_session_is_known_to_have_begun_with_ml_kem_only_if_all_is_so() {
     assert_eq!(web.suite_of_hybrid(&altered, false, None), None);
 }
 
-fn enter_exchange(is_hybrid: bool) -> context::Entered {
+fn enter_exchange(is_hybrid: bool) -> context::EnteredContext {
     let mut context = HandshakeContext::default();
     context.is_hybrid = is_hybrid;
     context::enter(context)

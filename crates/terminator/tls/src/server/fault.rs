@@ -50,12 +50,12 @@ pub enum BuildFault {
 #[error("service `{service}`: {concern}")]
 pub struct Warning {
     pub service: String,
-    pub concern: Concern,
+    pub concern: WarningSubject,
 }
 
 /// Subject of a [`Warning`].
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Concern {
+pub enum WarningSubject {
     #[error("{place}: {}", with_effect(*.concern, effect(*.concern, *.is_served)))]
     Certificate {
         place: String,
@@ -98,7 +98,7 @@ pub enum Concern {
     OwnCertificate { place: String, concern: CertificateConcern },
 }
 
-impl Concern {
+impl WarningSubject {
     pub fn is_noticed(&self) -> bool {
         let Self::Certificate { concern, is_served, .. } = self else {
             return false;
@@ -179,7 +179,7 @@ impl Refusal {
 }
 
 impl Warning {
-    pub(crate) fn of_all(service: &str, concerns: Vec<Concern>) -> Vec<Self> {
+    pub(crate) fn of_all(service: &str, concerns: Vec<WarningSubject>) -> Vec<Self> {
         let warning = |concern| Self { service: service.to_owned(), concern };
         concerns.into_iter().map(warning).collect()
     }

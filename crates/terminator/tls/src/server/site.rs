@@ -7,15 +7,15 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{Error, PeerIncompatible, SignatureAlgorithm, SignatureScheme};
 
-use super::fault::{BuildFault, Concern};
+use super::fault::{BuildFault, WarningSubject};
 use crate::certificate::Certificate;
 use crate::context;
 use crate::identity::Fingerprint;
-use crate::names::{Index, NameEntry, NoCertificate, Usable};
+use crate::names::{Index, NameEntry, NoCertificate, VerifiableKeyKinds};
 use crate::options::{BadCertificate, ServerOptions, Suite, Version};
 use crate::policy::Policy;
 use crate::self_signed;
-use crate::validity::{Clock, Ends, Moment, seconds};
+use crate::validity::{Clock, ExpirySummary, Moment, seconds};
 
 #[derive(Debug)]
 pub(super) struct Site {
@@ -31,7 +31,7 @@ impl Site {
         options: &ServerOptions,
         policy: &Policy,
         now: i64,
-        concerns: &mut Vec<Concern>,
+        concerns: &mut Vec<WarningSubject>,
     ) -> Result<Self, BuildFault> {
         let mut certificates = Vec::with_capacity(options.certificates.len());
         let mut skipped = options.skipped.clone();
@@ -40,12 +40,12 @@ impl Site {
                 Ok(loaded) => loaded,
                 Err(error) if options.bad_certificate == BadCertificate::Skip => {
                     skipped.push(error.to_string());
-                    concerns.push(Concern::CertificateSkipped(error));
+                    concerns.push(WarningSubject::CertificateSkipped(error));
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            concerns.extend(found.map(|concern| Concern::Certificate {
+            concerns.extend(found.map(|concern| WarningSubject::Certificate {
                 place: source.place.clone(),
                 concern,
                 is_served: true,
@@ -57,7 +57,7 @@ impl Site {
             let made = made.map_err(|error| BuildFault::Placeholder(error.to_string()))?;
             certificates.push(Certificate::shared(&made)?.0);
             skipped.push(format!("{}: a self-signed one is served", one.why));
-            concerns.push(Concern::Placeholder(one.why.clone()));
+            concerns.push(WarningSubject::Placeholder(one.why.clone()));
         }
         if certificates.is_empty() {
             return Err(BuildFault::NoCertificate);
@@ -75,11 +75,9 @@ impl Site {
         };
         concerns.extend(site.concerns(Moment { since: None, now }));
         let unused = site.index.unused(now).into_iter();
-        concerns.extend(
-            unused.map(|number| {
-                Concern::CertificateUnused(site.certificates[number].place.to_string())
-            }),
-        );
+        concerns.extend(unused.map(|number| {
+            WarningSubject::CertificateUnused(site.certificates[number].place.to_string())
+        }));
         Ok(site)
     }
 
@@ -88,20 +86,23 @@ impl Site {
     }
 
     /// Returns concerns about certificates that are still served though listed as revoked.
-    pub(super) fn revoked(&self, fingerprints: &[Fingerprint]) -> impl Iterator<Item = Concern> {
+    pub(super) fn revoked(
+        &self,
+        fingerprints: &[Fingerprint],
+    ) -> impl Iterator<Item = WarningSubject> {
         let revoked = self
             .certificates
             .iter()
             .filter(|certificate| fingerprints.contains(&certificate.fingerprint));
-        revoked.map(|certificate| Concern::CertificateRevoked(certificate.place.to_string()))
+        revoked.map(|certificate| WarningSubject::CertificateRevoked(certificate.place.to_string()))
     }
 
     /// Returns the concerns about the certificates that arise over time.
-    pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = Concern> {
+    pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = WarningSubject> {
         let served = self.index.served(moment.now);
         let numbered = self.certificates.iter().zip(served);
         numbered.flat_map(move |(one, is_served)| {
-            one.concerns(moment).map(move |concern| Concern::Certificate {
+            one.concerns(moment).map(move |concern| WarningSubject::Certificate {
                 place: one.place.to_string(),
                 concern,
                 is_served,
@@ -109,17 +110,17 @@ impl Site {
         })
     }
 
-    pub(super) fn certificate_ends(&self, now: i64) -> Ends {
-        Ends::of(self.certificates.iter().map(|one| one.expiry(one.validity)), now)
+    pub(super) fn certificate_ends(&self, now: i64) -> ExpirySummary {
+        ExpirySummary::of(self.certificates.iter().map(|one| one.expiry(one.validity)), now)
     }
 
     /// Returns when the OCSP responses end.
-    pub(super) fn staple_ends(&self, now: i64) -> Ends {
+    pub(super) fn staple_ends(&self, now: i64) -> ExpirySummary {
         let staples = self.certificates.iter().filter_map(|one| {
             let staple = one.staple.as_ref()?;
             Some(one.expiry(staple.validity))
         });
-        Ends::of(staples, now)
+        ExpirySummary::of(staples, now)
     }
 
     /// Returns the next second after `now` at which the concerns may change.
@@ -146,8 +147,13 @@ impl ResolvesServerCert for Resolver {
         let suites = hello.cipher_suites().iter().copied().map(u16::from);
         let groups = hello.named_groups().unwrap_or_default();
         let groups = groups.iter().copied().map(u16::from);
-        let signing =
-            Usable::of(self.version, schemes, suites.clone(), groups.clone(), &site.suites);
+        let signing = VerifiableKeyKinds::of(
+            self.version,
+            schemes,
+            suites.clone(),
+            groups.clone(),
+            &site.suites,
+        );
         let now = seconds(self.clock.now());
         let hidden = context::with(|context| context.hidden.clone());
         let hidden = hidden.as_ref().and_then(|hidden| hidden.name.as_deref());
@@ -167,7 +173,7 @@ impl ResolvesServerCert for Resolver {
                 })
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {
-                let resuming = Usable::without_signature(suites, groups, &site.suites);
+                let resuming = VerifiableKeyKinds::without_signature(suites, groups, &site.suites);
                 let number = site.index.choose(name, resuming, now).ok()?;
                 let key = &site.certificates.get(number)?.key.key;
                 Some(NotSigning::in_place_of(&**key))

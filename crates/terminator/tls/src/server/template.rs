@@ -10,13 +10,13 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, ServerConfig, SupportedProtocolVersion};
 
-use crate::kept::Kept;
+use crate::kept::FileCache;
 use crate::options::{Group, Version};
 use crate::policy::Policy;
 use crate::verify::Verifier;
 
 /// Templates of services without client certificates, of all plans of this process.
-static KEPT: Kept<ServerConfig> = Kept::new();
+static KEPT: FileCache<ServerConfig> = FileCache::new();
 
 /// Builds the template of a variant. It includes all versions, although the variant has one: the
 /// library marks a TLS 1.2 hello's answer against downgrade (RFC 8446 section 4.1.3) only if it

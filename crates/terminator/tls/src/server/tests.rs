@@ -22,7 +22,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
-use wire::client_hello::{self, Peek};
+use wire::client_hello::{self, HelloProgress};
 
 use super::*;
 use crate::certificate::KeyKind;
@@ -77,16 +77,16 @@ fn build(options: &ServerOptions) -> Server {
 
 /// Wall time of a server, set by a test.
 #[derive(Debug)]
-struct Hands(AtomicU64);
+struct ManualClock(AtomicU64);
 
-impl TimeProvider for Hands {
+impl TimeProvider for ManualClock {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = self.0.load(Ordering::Relaxed);
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }
 }
 
-impl Hands {
+impl ManualClock {
     fn at(seconds: u64) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(seconds)))
     }
@@ -170,12 +170,13 @@ impl Client {
         self
     }
 
-    fn config(&self) -> (Arc<ClientConfig>, Arc<Witness>) {
+    fn config(&self) -> (Arc<ClientConfig>, Arc<RecordingVerifier>) {
         let schemes = self
             .schemes
             .clone()
             .unwrap_or_else(|| self.provider.signature_verification_algorithms.supported_schemes());
-        let witness = Arc::new(Witness { schemes: Mutex::new(schemes), ocsp: Mutex::default() });
+        let witness =
+            Arc::new(RecordingVerifier { schemes: Mutex::new(schemes), ocsp: Mutex::default() });
         let builder = ClientConfig::builder_with_provider(Arc::new(self.provider.clone()))
             .with_protocol_versions(&self.versions)
             .expect("versions")
@@ -208,12 +209,12 @@ impl Client {
 
 /// Verifier that trusts every chain, checks every signature, and records the stapled response.
 #[derive(Debug)]
-struct Witness {
+struct RecordingVerifier {
     schemes: Mutex<Vec<SignatureScheme>>,
     ocsp: Mutex<Vec<u8>>,
 }
 
-impl ServerCertVerifier for Witness {
+impl ServerCertVerifier for RecordingVerifier {
     fn verify_server_cert(
         &self,
         _leaf: &CertificateDer<'_>,
@@ -323,7 +324,7 @@ where
 
 fn read_hello(bytes: &[u8]) -> ClientHello<'_> {
     match client_hello::read(bytes) {
-        Ok(Peek::Hello(hello)) => hello,
+        Ok(HelloProgress::Hello(hello)) => hello,
         other => panic!("no hello: {other:?}"),
     }
 }

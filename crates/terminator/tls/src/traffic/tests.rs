@@ -1,7 +1,7 @@
 //! Tests our records against a client whose records are made by hand: each side understands the
 //! other's messages.
 
-use connection::{Connection, Heard, SUITES, Service};
+use connection::{Connection, PeerEvent, SUITES, Service};
 use proptest::prelude::*;
 use rustls::crypto::cipher::{AeadKey, Iv};
 use testkit::chance::Chance;
@@ -15,13 +15,13 @@ mod connection;
 mod messages;
 
 /// Returns the events of everything that the client sends in a talk.
-fn hear(mut connection: Connection, talk: impl Fn(&mut Connection)) -> Vec<Heard> {
+fn hear(mut connection: Connection, talk: impl Fn(&mut Connection)) -> Vec<PeerEvent> {
     talk(&mut connection);
     connection.heard
 }
 
-fn data(bytes: &[u8]) -> Heard {
-    Heard::Data(bytes.to_vec())
+fn data(bytes: &[u8]) -> PeerEvent {
+    PeerEvent::Data(bytes.to_vec())
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn data_of_every_length_comes_through_both_ways() {
             for length in [1, 2, 15, 16, 17, 1000, 16_383, PLAINTEXT_BYTES_MAX] {
                 let plain: Vec<u8> = (0..length).map(|index| index as u8).collect();
                 connection.say(APPLICATION_DATA, &plain);
-                assert_eq!(connection.heard.pop(), Some(Heard::Data(plain.clone())));
+                assert_eq!(connection.heard.pop(), Some(PeerEvent::Data(plain.clone())));
                 connection.reply(&plain);
             }
         });
@@ -55,9 +55,9 @@ fn padding_is_taken_off_up_to_the_longest_record() {
             connection.hear(&close);
         });
         let (short, long) = (data(&[7; 5]), data(&[7; 16_384]));
-        let wanted = [short.clone(), short.clone(), Heard::Control, short, long];
+        let wanted = [short.clone(), short.clone(), PeerEvent::Control, short, long];
         assert_eq!(heard[..5], wanted);
-        assert_eq!(heard[5..], [Heard::CloseNotify]);
+        assert_eq!(heard[5..], [PeerEvent::CloseNotify]);
     }
 }
 
@@ -106,7 +106,7 @@ fn records_beyond_the_limits_end_the_connection() {
                 connection.hear(&wire);
                 connection.hear(&[0xff; 40]);
             });
-            assert_eq!(heard, [data(b"before"), Heard::End], "{suite:?}: {index}");
+            assert_eq!(heard, [data(b"before"), PeerEvent::End], "{suite:?}: {index}");
         }
     }
 }
@@ -125,7 +125,7 @@ fn every_altered_byte_ends_the_connection() {
                     connection.hear(&[&wire[..], &[0; 300]].concat());
                 }
             });
-            assert!(heard.iter().all(|heard| *heard == Heard::End), "{index}");
+            assert!(heard.iter().all(|heard| *heard == PeerEvent::End), "{index}");
         }
     }
 }
@@ -149,10 +149,10 @@ fn an_alert_means_the_same_wherever_it_comes() {
                     connection.say(ALERT, &[level, description]);
                 });
                 let wanted = match (level, description) {
-                    (_, 0) => Heard::CloseNotify,
-                    (1, 90) => Heard::Control,
-                    (1, _) if !is_tls13 => Heard::Control,
-                    _ => Heard::End,
+                    (_, 0) => PeerEvent::CloseNotify,
+                    (1, 90) => PeerEvent::Control,
+                    (1, _) if !is_tls13 => PeerEvent::Control,
+                    _ => PeerEvent::End,
                 };
                 assert_eq!(heard.last(), Some(&wanted), "{level} {description}");
             }
@@ -168,7 +168,7 @@ fn half_alerts_and_two_at_once_end_the_connection() {
             let heard = hear(service.connect(suite), |connection| {
                 connection.say(ALERT, content);
             });
-            assert_eq!(heard, [Heard::End], "{content:?}");
+            assert_eq!(heard, [PeerEvent::End], "{content:?}");
         }
     }
 }
@@ -185,7 +185,7 @@ fn nothing_is_heard_after_close_notify_but_much_may_be_said() {
             connection.traffic.seal_close_notify(&mut out).expect("a fresh key");
             assert_eq!(connection.client.open(&out), [(ALERT, vec![1, 0])]);
         });
-        assert_eq!(heard, [Heard::CloseNotify]);
+        assert_eq!(heard, [PeerEvent::CloseNotify]);
     }
 }
 
@@ -207,8 +207,8 @@ fn keys_are_updated_in_both_directions_as_often_as_is_allowed() {
             }
         });
         assert_eq!(heard.len(), 80 + 33);
-        assert_eq!(heard[80..112], vec![Heard::Control; 32], "32 in a row");
-        assert_eq!(heard[112], Heard::End);
+        assert_eq!(heard[80..112], vec![PeerEvent::Control; 32], "32 in a row");
+        assert_eq!(heard[112], PeerEvent::End);
     }
 }
 
@@ -274,13 +274,13 @@ fn handshake_messages_that_have_no_place_end_the_connection() {
             connection.say(HANDSHAKE, &content);
             connection.say(HANDSHAKE, &content);
         });
-        assert_eq!(heard.last(), Some(&Heard::End), "{content:?}");
+        assert_eq!(heard.last(), Some(&PeerEvent::End), "{content:?}");
     }
     for content in [&[20, 0, 0, 0][..], &[24, 0, 0, 1, 0], &[16], &[]] {
         let heard = hear(service.connect(SUITES[4]), |connection| {
             connection.say(HANDSHAKE, content);
         });
-        assert_eq!(heard, [Heard::End], "{content:?}");
+        assert_eq!(heard, [PeerEvent::End], "{content:?}");
     }
 }
 
@@ -296,7 +296,7 @@ fn renegotiation_is_refused_once_with_a_warning() {
             connection.say(HANDSHAKE, &hello);
             assert_eq!(connection.said, [(ALERT, vec![1, 100])]);
         });
-        assert_eq!(heard, [Heard::Control, data(b"as before"), Heard::End]);
+        assert_eq!(heard, [PeerEvent::Control, data(b"as before"), PeerEvent::End]);
     }
 }
 
@@ -312,11 +312,11 @@ fn records_without_data_and_warnings_are_bounded() {
             (0..40).for_each(|_| connection.say(APPLICATION_DATA, b""));
         });
         assert_eq!(heard.len(), 2 * 33 + 33);
-        assert_eq!(heard.last(), Some(&Heard::End));
+        assert_eq!(heard.last(), Some(&PeerEvent::End));
         let heard = hear(service.connect(suite), |connection| {
             (0..9).for_each(|_| connection.say(ALERT, &[1, 90]));
         });
-        let wanted = [vec![Heard::Control; 4], vec![Heard::End]].concat();
+        let wanted = [vec![PeerEvent::Control; 4], vec![PeerEvent::End]].concat();
         assert_eq!(heard, wanted);
     }
 }
@@ -342,7 +342,7 @@ fn a_key_is_changed_before_its_limit() {
             connection.reply(b"the first of the next");
             connection.update_key(false);
             connection.say(APPLICATION_DATA, b"after");
-            assert_eq!(connection.heard, [Heard::Control, data(b"after")]);
+            assert_eq!(connection.heard, [PeerEvent::Control, data(b"after")]);
         }
     }
 }
@@ -360,10 +360,10 @@ fn whatever_a_client_says_is_heard_as_it_was_said() {
                 connection.reply(&vec![3; 1 + chance.below(2000)]);
             }
         }
-        let end = said.iter().position(|one| *one == Heard::CloseNotify);
+        let end = said.iter().position(|one| *one == PeerEvent::CloseNotify);
         said.truncate(end.map_or(said.len(), |end| end + 1));
         match connection.heard.split_last() {
-            Some((Heard::End, before)) => assert!(said.starts_with(before), "{seed}"),
+            Some((PeerEvent::End, before)) => assert!(said.starts_with(before), "{seed}"),
             _ => assert!(said.starts_with(&connection.heard), "{seed}"),
         }
     }
@@ -374,21 +374,21 @@ fn say_something(
     connection: &mut Connection,
     chance: &mut Chance,
     version: Version,
-) -> Option<Heard> {
+) -> Option<PeerEvent> {
     let content = vec![chance.below(256) as u8; 1 + chance.below(20_000) % 17_000];
     let is_tls13 = version == Version::Tls13;
     match chance.below(9) {
         0 if is_tls13 => {
             connection.update_key(chance.below(2) == 0);
-            return Some(Heard::Control);
+            return Some(PeerEvent::Control);
         }
         1 => {
             connection.say(APPLICATION_DATA, b"");
-            return Some(Heard::Control);
+            return Some(PeerEvent::Control);
         }
         2 => {
             connection.say(ALERT, &[1, 90]);
-            return Some(Heard::Control);
+            return Some(PeerEvent::Control);
         }
         3 => {
             let wire = connection.client.seal(APPLICATION_DATA, &content, 0);
@@ -409,7 +409,7 @@ fn say_something(
         }
         5 if chance.below(6) == 0 => {
             connection.say(ALERT, &[1, 0]);
-            return Some(Heard::CloseNotify);
+            return Some(PeerEvent::CloseNotify);
         }
         6 if is_tls13 => {
             let wire = connection.client.seal(APPLICATION_DATA, &content, chance.below(600));
@@ -417,7 +417,7 @@ fn say_something(
         }
         _ => connection.say(APPLICATION_DATA, &content),
     }
-    Some(Heard::Data(content))
+    Some(PeerEvent::Data(content))
 }
 
 fn secrets(iv: [u8; NONCE_BYTES]) -> ConnectionTrafficSecrets {

@@ -25,7 +25,7 @@ use super::fault::{
 };
 use crate::identity::sha256;
 use crate::options::PemSource;
-use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
+use crate::validity::{Expiry, ExpirySummary, Moment, Span, Validity, ValidityState, seconds};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PeerRole {
@@ -198,14 +198,14 @@ impl Authorities {
     pub(super) fn distrust_of(&self, issuer: &[u8], now: UnixTime) -> Option<String> {
         let entry = self.entries.iter().find(|one| *one.subject_der == *issuer)?;
         let why = match entry.validity.at(seconds(now)) {
-            Standing::Over(_) => "has expired",
-            Standing::NotYet(_) => "is not valid yet",
+            ValidityState::Over(_) => "has expired",
+            ValidityState::NotYet(_) => "is not valid yet",
             _ if !entry.is_for_peer => "has an extended key usage for something else",
             _ if entry.is_unknown => "has a critical extension that is not known here",
             _ if !entry.is_authority => {
                 "may not sign certificates (no CA:TRUE, or a key usage without keyCertSign)"
             }
-            Standing::Good | Standing::EndsSoon(_) => return None,
+            ValidityState::Good | ValidityState::EndsSoon(_) => return None,
         };
         Some(format!("its issuer, in {}, {why}", entry.shown_place()))
     }
@@ -219,14 +219,14 @@ impl Authorities {
     }
 
     /// Returns when the certificates end: their notAfter.
-    pub(super) fn ends(&self, now: i64) -> Ends {
+    pub(super) fn ends(&self, now: i64) -> ExpirySummary {
         let all = self.reported().map(|entry| Expiry {
             file: entry.place.clone(),
             name: entry.subject.clone(),
             key: "".into(),
             time: entry.validity.until,
         });
-        Ends::of(all, now)
+        ExpirySummary::of(all, now)
     }
 
     pub(super) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
@@ -236,13 +236,13 @@ impl Authorities {
                 _ if !entry.is_for_peer => TrustConcern::AuthorityOtherUse,
                 _ if entry.is_unknown && moment.since.is_some() => return None,
                 _ if entry.is_unknown => TrustConcern::AuthorityUnknown,
-                Standing::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
-                Standing::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
-                Standing::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
-                Standing::Good if moment.since.is_none() && entry.refuses_all_below() => {
+                ValidityState::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
+                ValidityState::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
+                ValidityState::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
+                ValidityState::Good if moment.since.is_none() && entry.refuses_all_below() => {
                     TrustConcern::AuthorityDirectoryNames
                 }
-                Standing::Good => return None,
+                ValidityState::Good => return None,
             };
             Some(VerifyConcern {
                 place: entry.shown_place(),
@@ -289,13 +289,13 @@ impl AuthorityEntry {
             UnixTime::since_unix_epoch(seconds)
         };
         match self.validity.at(seconds(now)) {
-            Standing::Over(_) => {
+            ValidityState::Over(_) => {
                 Err(Error::CertExpired { time: now, not_after: at(self.validity.until) })
             }
-            Standing::NotYet(_) => {
+            ValidityState::NotYet(_) => {
                 Err(Error::CertNotValidYet { time: now, not_before: at(self.validity.from) })
             }
-            Standing::Good | Standing::EndsSoon(_) => Ok(()),
+            ValidityState::Good | ValidityState::EndsSoon(_) => Ok(()),
         }
     }
 

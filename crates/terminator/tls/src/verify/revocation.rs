@@ -17,7 +17,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use super::fault::{FileFault, TrustConcern, VerifyConcern};
 use crate::identity::sha256;
 use crate::options::{ExpiredLists, PemSource};
-use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
+use crate::validity::{Expiry, ExpirySummary, Moment, Span, Validity, ValidityState, seconds};
 
 /// Lists of a service: the newest of each issuer and distribution point.
 #[derive(Debug)]
@@ -86,14 +86,14 @@ impl RevocationLists {
     }
 
     /// Returns when the lists end: their nextUpdates.
-    pub(crate) fn ends(&self, now: i64) -> Ends {
+    pub(crate) fn ends(&self, now: i64) -> ExpirySummary {
         let all = self.lists.iter().map(|list| Expiry {
             file: list.place.clone(),
             name: list.issuer.clone(),
             key: "".into(),
             time: list.validity.until,
         });
-        let mut ends = Ends::of(all, now);
+        let mut ends = ExpirySummary::of(all, now);
         for one in &mut ends.listed {
             one.time = one.time.saturating_add(1);
         }
@@ -103,10 +103,12 @@ impl RevocationLists {
     pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
         self.lists.iter().filter_map(move |list| {
             let concern = match list.validity.news(moment) {
-                Standing::Over(_) if self.expired == ExpiredLists::Refuse => TrustConcern::Refuses,
-                Standing::Over(_) => TrustConcern::StillCounts,
-                Standing::EndsSoon(seconds) => TrustConcern::EndsSoon(Span(seconds)),
-                Standing::NotYet(_) | Standing::Good => return None,
+                ValidityState::Over(_) if self.expired == ExpiredLists::Refuse => {
+                    TrustConcern::Refuses
+                }
+                ValidityState::Over(_) => TrustConcern::StillCounts,
+                ValidityState::EndsSoon(seconds) => TrustConcern::EndsSoon(Span(seconds)),
+                ValidityState::NotYet(_) | ValidityState::Good => return None,
             };
             Some(VerifyConcern {
                 place: list.place.to_string(),

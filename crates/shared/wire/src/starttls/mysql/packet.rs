@@ -309,9 +309,9 @@ fn counted(cursor: &mut Cursor<'_>) -> Option<usize> {
 }
 
 /// Number, SQL state, and text of an error.
-pub(super) type Words = (u16, &'static str, &'static str);
+pub(super) type ProtocolWords = (u16, &'static str, &'static str);
 
-pub(super) const NO_SERVER: Words =
+pub(super) const NO_SERVER: ProtocolWords =
     (1429, "08S01", "Unable to connect to foreign data source: no MySQL server could be reached");
 
 /// Reason to end a login before the server had decided it.
@@ -373,7 +373,7 @@ impl LoginRefusal {
         }
     }
 
-    fn words(&self) -> Words {
+    fn words(&self) -> ProtocolWords {
         match self {
             Self::PlainClient => (
                 3159,
@@ -416,7 +416,7 @@ impl LoginRefusal {
 
 /// Makes the payload of `ERR_Packet`. An error in place of a greeting has no SQL state, because the
 /// client has not yet declared that it knows them.
-pub(super) fn error_packet((number, state, words): Words, has_state: bool) -> Vec<u8> {
+pub(super) fn error_packet((number, state, words): ProtocolWords, has_state: bool) -> Vec<u8> {
     let mut payload = vec![ERROR];
     payload.extend_from_slice(&number.to_le_bytes());
     if has_state {

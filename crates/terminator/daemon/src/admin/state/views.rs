@@ -17,7 +17,7 @@ use tls::ech::{EchKeyState, EchKeys};
 use tls::key_log;
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
-use tls::validity::Ends;
+use tls::validity::ExpirySummary;
 
 use super::super::document::{
     CERTIFICATES_MAX, CertificateStatus, EchKeyStatus, EchStatus, ExpiryStatus, KeyLogStatus,
@@ -25,7 +25,7 @@ use super::super::document::{
     StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::server;
-use super::{AdminFacts, AdminState, Limits, ServiceFacts};
+use super::{AdminFacts, AdminState, ServedLimits, ServiceFacts};
 use crate::handover::EndedUpgrade;
 use crate::held_keys::KeyCounts;
 use crate::named_servers::ServerName;
@@ -126,7 +126,7 @@ impl AdminState {
         let is_refused = |last: &LastReload| last.refused.is_some();
         let log_fails = facts.log_failure.is_some() || facts.log_unopened.is_some();
         let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
-        let Limits { connections, handshakes, session_entries, session_bytes } =
+        let ServedLimits { connections, handshakes, session_entries, session_bytes } =
             facts.served.limits;
         for (metric, value) in [
             (Metric::StartTime, milliseconds(self.start_time) / 1000),
@@ -318,7 +318,7 @@ fn service(
         status.metrics.leaves_zeros_out = leaves_zeros_out;
         status
     });
-    let first = |ends: &Ends| ends.first().map(since_epoch);
+    let first = |ends: &ExpirySummary| ends.first().map(since_epoch);
     let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);
     ServiceStatus {
         servers: servers.collect(),
@@ -390,7 +390,7 @@ fn ech_status(keys: &EchKeys, services: &[ServiceSnapshot]) -> EchStatus {
     }
 }
 
-fn certificates(ends: &Ends) -> Vec<CertificateStatus> {
+fn certificates(ends: &ExpirySummary) -> Vec<CertificateStatus> {
     let first = ends.listed.iter().take(CERTIFICATES_MAX);
     let each = first.map(|one| CertificateStatus {
         file: one.file.to_string(),

@@ -218,7 +218,7 @@ pub(crate) struct HandedOverSockets(Vec<HandedOver>);
 
 /// A descriptor that was handed over, with its name.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct InheritedDescriptor {
     number: u16,
     pub(crate) name: String,
     pub(crate) fd: OwnedFd,
@@ -226,7 +226,7 @@ pub(crate) struct Given {
 
 /// All that was handed over: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES` say how many there
 /// are, to whom, and what they are called. To be called once, before the process opens anything.
-pub(crate) fn given() -> Result<Vec<Given>, Failure> {
+pub(crate) fn given() -> Result<Vec<InheritedDescriptor>, Failure> {
     let number = |name: &str| match std::env::var_os(name) {
         None => Ok(None),
         Some(text) => match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
@@ -251,15 +251,15 @@ pub(crate) fn given() -> Result<Vec<Given>, Failure> {
         let taken = inherited::take(number, count).map_err(Failure::host("take a descriptor"))?;
         let fd = taken.ok_or_else(|| unusable(number, name, "is not open"))?;
         let name = name.to_owned();
-        Ok(Given { number, name, fd })
+        Ok(InheritedDescriptor { number, name, fd })
     });
     each.collect()
 }
 
 impl HandedOverSockets {
     /// These. Each must be a socket that listens.
-    pub(crate) fn new(given: Vec<Given>) -> Result<Self, Failure> {
-        let each = given.into_iter().map(|Given { number, name, fd }| {
+    pub(crate) fn new(given: Vec<InheritedDescriptor>) -> Result<Self, Failure> {
+        let each = given.into_iter().map(|InheritedDescriptor { number, name, fd }| {
             let taken = inherited::listener(fd);
             let (fd, address) = taken.map_err(|why| unusable(number, &name, &why.to_string()))?;
             Ok(HandedOver { name, address, fd })

@@ -13,7 +13,7 @@ use std::{io, thread};
 
 use sys::channel::{self, Channel};
 use sys::process;
-use telemetry::message::Level;
+use telemetry::message::LogLevel;
 use telemetry::printable::line;
 
 use super::image;
@@ -223,7 +223,7 @@ impl Upgrading {
             let ended = check(command, &own, state, |news| hear(number, news));
             drop(place);
             // As it stands on a standard error.
-            let text = |why: &str| Level::split(why).map_or(why, |(_, text)| text).to_owned();
+            let text = |why: &str| LogLevel::split(why).map_or(why, |(_, text)| text).to_owned();
             let ended = ended.map_err(|why| format!("{name}: {}", text(&why)));
             hear(number, CheckNews::Ended(ended));
         };

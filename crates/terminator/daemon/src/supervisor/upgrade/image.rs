@@ -5,7 +5,7 @@
 //! `state` is a [`SupervisorState`] with its descriptors, which every program reads. With `own` and
 //! the descriptors that come last the program before can go on as if nothing had been; no other
 //! looks into it. A program that cannot serve sends the same back, with the reason why; for one
-//! that crashes or hangs it lies ready ([`WayBack`]).
+//! that crashes or hangs it lies ready ([`RollbackProgram`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -18,12 +18,12 @@ use sys::channel::{self, Channel};
 use sys::image::{Fallback, NextImage};
 use sys::{inherited, memory};
 
-use super::state::{Inherited, STATE_BYTES_MAX, SupervisorState, decode, encode};
-use crate::handover::{self, Reach, Reloads, Secret};
+use super::state::{InheritedState, STATE_BYTES_MAX, SupervisorState, decode, encode};
+use crate::handover::{self, ConnectRights, Reloads, Secret};
 use crate::held_keys::KeyGroup;
 use crate::key_holder_status::LentKeyProcess;
 use crate::messages;
-use crate::reader::Found;
+use crate::reader::HostFindings;
 use crate::supervisor::failure::Failure;
 use crate::supervisor::prepared::FixedParts;
 use crate::supervisor::service_manager::protocol::{HandedOverSockets, given};
@@ -52,9 +52,9 @@ const TAKE_OVER_TIME_MAX: Duration = Duration::from_secs(450);
 #[derive(Default)]
 pub(crate) struct SupervisorOrigin {
     pub(crate) handed_over: HandedOverSockets,
-    pub(crate) inherited: Inherited,
-    pub(crate) way_back: Option<WayBack>,
-    pub(crate) returned: Option<Return>,
+    pub(crate) inherited: InheritedState,
+    pub(crate) way_back: Option<RollbackProgram>,
+    pub(crate) returned: Option<UpgradeRollback>,
 }
 
 /// The state that a program needs to go on with what it served, if the next one comes back.
@@ -62,9 +62,9 @@ pub(crate) struct SupervisorOrigin {
 pub(crate) struct OwnState {
     pub(crate) generation: u64,
     pub(crate) reloads: Reloads,
-    pub(crate) found: Found,
+    pub(crate) found: HostFindings,
     pub(crate) fixed: FixedParts,
-    pub(crate) reach: Reach,
+    pub(crate) connect_rights: ConnectRights,
     pub(crate) bundle: Secret,
     pub(crate) keys: Vec<KeyGroup>,
     /// The processes that hold them, in the order of the groups.
@@ -72,7 +72,7 @@ pub(crate) struct OwnState {
 }
 
 /// A program that could not serve has become this one again.
-pub(crate) struct Return {
+pub(crate) struct UpgradeRollback {
     pub(crate) why: String,
     pub(crate) own: OwnState,
     /// The folders, the log, and the ends of key processes' channels.
@@ -81,7 +81,7 @@ pub(crate) struct Return {
 
 /// The program before, and all that it handed on: until this one serves, it may have to go on. It
 /// does so by itself if this one crashes or hangs.
-pub(crate) struct WayBack(Fallback);
+pub(crate) struct RollbackProgram(Fallback);
 
 /// The origin of this process: the program before hands it on, or else a service manager.
 ///
@@ -106,7 +106,7 @@ pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
         )));
     };
     if why.is_empty() {
-        let way_back = WayBack::new(&fds).map_err(|why| go_back(&fds, &why.to_string()))?;
+        let way_back = RollbackProgram::new(&fds).map_err(|why| go_back(&fds, &why.to_string()))?;
         return match inherited(fds) {
             Ok((inherited, ..)) => Ok(SupervisorOrigin {
                 inherited,
@@ -121,7 +121,7 @@ pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     let own = memory::sealed_bytes(own, OWN_BYTES_MAX).map(Secret::new);
     let own = own.map_err(|error| strange(error.to_string()))?;
     let own = handover::decode(own.bytes()).map_err(|error| strange(error.to_string()))?;
-    let returned = Some(Return { why, own, fds });
+    let returned = Some(UpgradeRollback { why, own, fds });
     Ok(SupervisorOrigin { inherited, returned, ..SupervisorOrigin::default() })
 }
 
@@ -134,7 +134,7 @@ fn received(channel: OwnedFd) -> io::Result<(String, Vec<OwnedFd>)> {
 }
 
 /// The state, the memory with this program's own, and its descriptors. An error is a sentence.
-fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), String> {
+fn inherited(fds: Vec<OwnedFd>) -> Result<(InheritedState, OwnedFd, Vec<OwnedFd>), String> {
     let mut fds = fds.into_iter();
     let first: Vec<_> = fds.by_ref().take(FIRST).collect();
     let [_program, own, state]: [OwnedFd; FIRST] =
@@ -144,7 +144,7 @@ fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), St
     let state: SupervisorState = decode(bytes.bytes())?;
     let of_state: Vec<_> = fds.by_ref().take(state.descriptors()).collect();
     state.check_with(of_state.len())?;
-    Ok((Inherited::new(state, of_state), own, fds.collect()))
+    Ok((InheritedState::new(state, of_state), own, fds.collect()))
 }
 
 impl OwnState {
@@ -155,7 +155,7 @@ impl OwnState {
     }
 }
 
-impl WayBack {
+impl RollbackProgram {
     /// Keeps what was handed on in a channel that nobody reads, ready for the program before: so
     /// the process has each descriptor open once.
     fn new(fds: &[OwnedFd]) -> io::Result<Self> {

@@ -4,7 +4,7 @@
 //!
 //! Owns its form and which forms we speak. It is JSON, and who reads it may be an older or a newer
 //! program: fields that are not known are skipped, unless the state says that they must be
-//! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
+//! understood. The form of orders to the worker process before (`handover::SupervisorOrder`) goes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -264,7 +264,7 @@ impl SupervisorState {
 
 /// State and descriptors that are handed on, by their use.
 #[derive(Default)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedState {
     pub(crate) secret: Option<SessionKey>,
     pub(crate) last_number: u64,
     pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
@@ -291,7 +291,7 @@ pub(crate) struct InheritedImage {
     pub(crate) key_processes: Vec<OwnedFd>,
 }
 
-impl Inherited {
+impl InheritedState {
     /// The admin listener, if it listens there.
     pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
         let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();

@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(600);
 const CLOCK_DIFFERENCE_MS: u64 = 1000;
 
 /// A message: whether it warns, and its text.
-pub(super) type Said = (bool, String);
+pub(super) type LogMessage = (bool, String);
 
 pub(super) struct PeerWatch {
     expected: Vec<SocketAddr>,
@@ -74,7 +74,7 @@ impl PeerWatch {
     }
 
     /// Messages about peers that are due, each with whether it is heard.
-    pub(super) fn look(&mut self, peers: &[(PeerFacts, bool)], now: Instant) -> Vec<Said> {
+    pub(super) fn look(&mut self, peers: &[(PeerFacts, bool)], now: Instant) -> Vec<LogMessage> {
         let heard = peers.iter().filter(|(_, is_heard)| *is_heard);
         let heard: BTreeSet<_> = heard.map(|(peer, _)| peer.address).collect();
         let mut silent: BTreeSet<_> = peers.iter().map(|(peer, _)| peer.address).collect();
@@ -112,7 +112,7 @@ impl PeerWatch {
         &mut self,
         peers: &[(PeerFacts, bool)],
         longest_wait: Duration,
-    ) -> Vec<Said> {
+    ) -> Vec<LogMessage> {
         let mut troubles = BTreeMap::new();
         for (peer, _) in peers.iter().filter(|(_, is_heard)| *is_heard) {
             let address = peer.address;
@@ -141,7 +141,7 @@ impl PeerWatch {
     }
 
     /// A message when this host has caught up with the others, or cannot.
-    pub(super) fn caught_up(&mut self, progress: &CatchUp) -> Option<Said> {
+    pub(super) fn caught_up(&mut self, progress: &CatchUp) -> Option<LogMessage> {
         let before = std::mem::replace(&mut self.caught_up, progress.state);
         let CatchUp { sent, all, .. } = progress;
         match progress.state {
@@ -262,7 +262,7 @@ mod tests {
         let mut watch = PeerWatch::new(&[at(1), at(2)], start);
         let mut look = |peers: &[(PeerFacts, bool)], s| {
             let said = watch.look(peers, start + Duration::from_secs(s));
-            let short = |(warns, text): &Said| {
+            let short = |(warns, text): &LogMessage| {
                 let host = if text.contains("10.0.0.1:") { 1 } else { 2 };
                 (*warns, host)
             };

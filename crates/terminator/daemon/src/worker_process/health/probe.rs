@@ -14,10 +14,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::address::{Address, Endpoint};
 use wire::http::{self, Content, HeadFault, ResponseHead};
-use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
+use wire::starttls::{self, Dialect, Dialog, DialogAction, HostNames, MysqlCheck, MysqlCheckStep};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 
-use super::wording::{HEAD_BYTES_MAX, Passed, ProbeFault, host_of, request, server_name};
+use super::wording::{HEAD_BYTES_MAX, PassedStep, ProbeFault, host_of, request, server_name};
 use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
 /// The content of an answer that is read, so that the server can finish it: it may log an error
@@ -150,7 +150,7 @@ impl Target {
         &self,
         address: &Address,
         permits: &Semaphore,
-    ) -> Result<Passed, ProbeFault> {
+    ) -> Result<PassedStep, ProbeFault> {
         loop {
             let result = self.probe_once(address, permits).await;
             if !matches!(result, Err(ProbeFault::Stalled)) {
@@ -167,7 +167,7 @@ impl Target {
         &self,
         address: &Address,
         permits: &Semaphore,
-    ) -> Result<Passed, ProbeFault> {
+    ) -> Result<PassedStep, ProbeFault> {
         let (timeout, greeting) = (self.timeout, self.greeting);
         let (mut before, mut inside) = (&self.preface[..], &[][..]);
         if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
@@ -252,10 +252,10 @@ impl Target {
     ) -> Result<Asked, ProbeFault> {
         let passed = match (&self.question, &self.tls) {
             (Question::Mysql, tls) => {
-                let answer = Answer { stream, probe: None, bytes: Vec::new() };
+                let answer = CheckReply { stream, probe: None, bytes: Vec::new() };
                 answer.log_in(tls.as_ref(), inside).await
             }
-            (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
+            (Question::Tcp | Question::Greeting(_), _) => Ok(PassedStep::Connected),
             (Question::Http { .. } | Question::Dialog(..), _) => {
                 let (mut probe, mut bytes) = (self.client()?, Vec::new());
                 if let Some(probe) = &mut probe {
@@ -263,7 +263,7 @@ impl Target {
                     // A server that speaks first may have done so already.
                     probe.data(&[], &mut bytes)?;
                 }
-                let answer = Answer { stream, probe, bytes };
+                let answer = CheckReply { stream, probe, bytes };
                 return match &self.question {
                     Question::Http { request, check } => {
                         answer.ask(&[inside, request].concat(), check).await
@@ -283,8 +283,8 @@ impl Target {
                 };
                 shake_hands(&mut *stream, &mut probe).await?;
                 probe.send(inside);
-                Answer { stream, probe: Some(probe), bytes: Vec::new() }.close().await;
-                Ok(Passed::Handshake)
+                CheckReply { stream, probe: Some(probe), bytes: Vec::new() }.close().await;
+                Ok(PassedStep::Handshake)
             }
         };
         Ok((passed, None))
@@ -292,9 +292,9 @@ impl Target {
 }
 
 /// The result, and the answer whose content is still to be read.
-type Asked = (Result<Passed, ProbeFault>, Option<(Answer, Content)>);
+type Asked = (Result<PassedStep, ProbeFault>, Option<(CheckReply, Content)>);
 
-struct Answer {
+struct CheckReply {
     stream: Box<dyn Stream>,
     /// The TLS that it comes through.
     probe: Option<Probe>,
@@ -302,7 +302,7 @@ struct Answer {
     bytes: Vec<u8>,
 }
 
-impl Answer {
+impl CheckReply {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), ProbeFault> {
         match &mut self.probe {
             Some(probe) => {
@@ -321,9 +321,9 @@ impl Answer {
         send: &[u8],
         expect: Option<&[u8]>,
         until: Instant,
-    ) -> Result<Passed, ProbeFault> {
+    ) -> Result<PassedStep, ProbeFault> {
         self.send(send).await?;
-        let mut passed = Passed::Connected;
+        let mut passed = PassedStep::Connected;
         if let Some(expect) = expect {
             let mut looked = 0;
             while !has(&self.bytes, &mut looked, expect) {
@@ -338,7 +338,7 @@ impl Answer {
                     return Err(ProbeFault::Unexpected(answer.chars().take(80).collect()));
                 }
             }
-            passed = Passed::Expected;
+            passed = PassedStep::Expected;
         }
         self.close().await;
         Ok(passed)
@@ -450,7 +450,7 @@ impl Answer {
         mut self,
         tls: Option<&(ServerTls, usize)>,
         inside: &[u8],
-    ) -> Result<Passed, ProbeFault> {
+    ) -> Result<PassedStep, ProbeFault> {
         let mut check = MysqlCheck::new(tls.is_some());
         loop {
             self.read().await?;
@@ -474,7 +474,7 @@ impl Answer {
             let sent = self.send(&bytes).await;
             if is_up {
                 // What is sent now is a courtesy.
-                return Ok(Passed::Login);
+                return Ok(PassedStep::Login);
             }
             sent?;
         }
@@ -533,16 +533,16 @@ async fn ask_for_tunnel(stream: &mut dyn Stream, tunnel: &Tunnel) -> Result<(), 
     }
 }
 
-fn judge(check: &HttpCheck, status: u16) -> Result<Passed, ProbeFault> {
+fn judge(check: &HttpCheck, status: u16) -> Result<PassedStep, ProbeFault> {
     if check.statuses.iter().any(|range| range.contains(&status)) {
-        return Ok(Passed::Status(status));
+        return Ok(PassedStep::Status(status));
     }
     Err(ProbeFault::Status(status))
 }
 
 /// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
 /// may need none, or those of another check.
-async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, ProbeFault> {
+async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<PassedStep, ProbeFault> {
     // It is told nothing.
     let names = HostNames { own: "", server: None };
     let mut dialog = Dialog::asking(dialect, names);
@@ -550,10 +550,12 @@ async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, Probe
     let mut buffer = [0; READ_BYTES];
     loop {
         match out.next {
-            Next::Fail(starttls::Fault::ServerWithoutTls(_)) => return Ok(Passed::Greeted),
-            Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
+            DialogAction::Fail(starttls::Fault::ServerWithoutTls(_)) => {
+                return Ok(PassedStep::Greeted);
+            }
+            DialogAction::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
             // It has been greeted, and asks.
-            _ if !out.to_server.is_empty() => return Ok(Passed::Greeted),
+            _ if !out.to_server.is_empty() => return Ok(PassedStep::Greeted),
             _ => {}
         }
         let count = read(stream, &mut buffer).await?;
@@ -569,8 +571,8 @@ async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(),
     loop {
         stream.write_all(&out.to_server).await?;
         match out.next {
-            Next::StartServerTls => return Ok(()),
-            Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
+            DialogAction::StartServerTls => return Ok(()),
+            DialogAction::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
             _ => {}
         }
         let count = read(stream, &mut buffer).await?;

@@ -51,7 +51,7 @@ pub(super) fn request(check: &HttpCheck, host: &str) -> Vec<u8> {
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Passed {
+pub(super) enum PassedStep {
     Connected,
     Expected,
     Greeted,
@@ -60,7 +60,7 @@ pub(super) enum Passed {
     Status(u16),
 }
 
-impl fmt::Display for Passed {
+impl fmt::Display for PassedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected => f.write_str("accepted the connection"),

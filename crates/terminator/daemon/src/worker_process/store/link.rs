@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use wire::address::{Address, Endpoint};
 use wire::store::{Redirect, Reply, request, slot};
 
-use super::node::{CONNECT_TIME_MAX, Fault, Login, Node, StoreNames, Way};
+use super::node::{CONNECT_TIME_MAX, Fault, Login, Node, NodeRoute, StoreNames};
 
 /// The end of the name that is asked for to see whether the store answers.
 pub(super) const PROBE: &str = "probe";
@@ -172,8 +172,8 @@ impl Connector {
         Node::start(self.way(node, login))
     }
 
-    fn way(&self, node: &Endpoint, login: Login) -> Way {
-        Way {
+    fn way(&self, node: &Endpoint, login: Login) -> NodeRoute {
+        NodeRoute {
             node: node.clone(),
             names: self.0.names.clone(),
             tls: self.0.tls.clone().and_then(Result::ok),
@@ -297,11 +297,11 @@ const REST: Duration = Duration::from_secs(1);
 
 pub(super) struct Cluster {
     start: Box<dyn Fn(&Endpoint) -> Node + Send + Sync>,
-    known: Mutex<Known>,
+    known: Mutex<KnownNodes>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownNodes {
     nodes: BTreeMap<Endpoint, Node>,
     owners: BTreeMap<u16, Endpoint>,
 }
@@ -312,7 +312,7 @@ impl Cluster {
         nodes: &[Endpoint],
         start: impl Fn(&Endpoint) -> Node + Send + Sync + 'static,
     ) -> Self {
-        let known = Known {
+        let known = KnownNodes {
             nodes: nodes.iter().map(|at| (at.clone(), start(at))).collect(),
             owners: BTreeMap::new(),
         };
@@ -381,7 +381,7 @@ impl Cluster {
         self.lock().owners.insert(slot, owner);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownNodes> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct Login {
 }
 
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct NodeRoute {
     pub(super) node: Endpoint,
     pub(super) names: StoreNames,
     pub(super) tls: Option<Arc<Client>>,
@@ -90,11 +90,11 @@ pub(super) struct Way {
 #[derive(Clone)]
 pub(super) struct Node {
     requests: Sender<Request>,
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct StoreShared {
     is_up: OnceLock<()>,
     end: OnceLock<(Fault, Instant)>,
 }
@@ -106,7 +106,7 @@ struct Request {
 
 impl Node {
     /// Connects; to be called within a runtime.
-    pub(super) fn start(way: Way) -> Self {
+    pub(super) fn start(way: NodeRoute) -> Self {
         let (requests, asked) = channel(REQUESTS_MAX);
         let node = Self { requests, shared: Arc::default() };
         tokio::spawn(run(way, asked, Arc::clone(&node.shared)));
@@ -136,7 +136,7 @@ impl Node {
     }
 }
 
-async fn run(way: Way, mut requests: Receiver<Request>, shared: Arc<Shared>) {
+async fn run(way: NodeRoute, mut requests: Receiver<Request>, shared: Arc<StoreShared>) {
     let opened = timeout(CONNECT_TIME_MAX, way.open()).await;
     let (fault, waiting) = match Fault::unless(opened, CONNECT_TIME_MAX) {
         Ok((stream, tls)) => {
@@ -155,7 +155,7 @@ async fn run(way: Way, mut requests: Receiver<Request>, shared: Arc<Shared>) {
     }
 }
 
-impl Way {
+impl NodeRoute {
     async fn open(&self) -> Result<(Box<dyn Stream>, Option<Probe>), Fault> {
         let addresses = self.names.addresses(&self.node);
         let mut fault =
@@ -198,7 +198,7 @@ impl Way {
 }
 
 /// A request that was sent, or is about to be.
-struct Waiting {
+struct PendingRequest {
     since: Instant,
     /// Who asked; `None` = it is part of the login, and the node has to agree.
     answer: Option<Answer>,
@@ -210,7 +210,7 @@ type Answer = oneshot::Sender<Result<Reply, Fault>>;
 #[derive(Default)]
 struct Link {
     tls: Option<Probe>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingRequest>,
     unsent: Vec<u8>,
     received: Vec<u8>,
     has_answered: bool,
@@ -238,7 +238,7 @@ impl Link {
 
     fn ask(&mut self, bytes: &[u8], answer: Option<Answer>) {
         let since = Instant::now();
-        self.waiting.push_back(Waiting { since, answer });
+        self.waiting.push_back(PendingRequest { since, answer });
         match &mut self.tls {
             Some(tls) => {
                 tls.send(bytes);
@@ -253,7 +253,7 @@ impl Link {
         &mut self,
         stream: Box<dyn Stream>,
         requests: &mut Receiver<Request>,
-        shared: &Shared,
+        shared: &StoreShared,
     ) -> Fault {
         let (mut reader, mut writer) = split(stream);
         let mut buffer = vec![0; READ_BYTES];

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::{StoreKind, StoreOptions};
-use session::mesh::{Deleted, LocalSessions};
+use session::mesh::{DeletedKeys, LocalSessions};
 use session::{Key, Offered};
 use telemetry::outcome::{SessionTier, StoreRejection};
 use tls::resumption::cluster::{SharedSessions, StoreCipher, StoreName};
@@ -31,7 +31,7 @@ pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
 pub(crate) type PassOn = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Sessions that resume once and did: they do not come back.
-pub(crate) type UsedUp = Arc<Mutex<Deleted>>;
+pub(crate) type UsedUp = Arc<Mutex<DeletedKeys>>;
 
 /// State that lasts longer than one configuration of the store.
 #[derive(Clone)]
@@ -49,19 +49,19 @@ pub(crate) struct StoreContext {
 const MARK_SECONDS: u64 = 60;
 
 /// A request for which no client waits.
-pub(super) enum Write {
+pub(super) enum StoreWrite {
     Publish { session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration },
     Delete { session: Offered },
 }
 
-pub(super) struct Shared {
+pub(super) struct StoreShared {
     pub(super) options: StoreOptions,
     pub(super) cipher: StoreCipher,
     pub(super) sessions: SharedSessions,
     pub(super) context: StoreContext,
 }
 
-impl Shared {
+impl StoreShared {
     /// The store's address; no password.
     pub(super) fn address(&self) -> String {
         let nodes: Vec<_> = self.options.nodes.iter().map(ToString::to_string).collect();
@@ -119,17 +119,17 @@ impl Shared {
     pub(super) async fn write(
         &self,
         mut connection: Connection,
-        write: Write,
+        write: StoreWrite,
     ) -> Result<(), Fault> {
         match write {
-            Write::Publish { session, value, lifetime } => {
+            StoreWrite::Publish { session, value, lifetime } => {
                 let name = *self.cipher.names(&session).first().expect("one a secret");
                 let ends_ms = unix_ms() + u64::try_from(lifetime.as_millis()).unwrap_or(0);
                 let sealed = self.cipher.seal(&name, &value, ends_ms);
                 let seconds = lifetime.as_secs().max(1);
                 connection.set(&self.name_in_store(&name), &sealed, seconds).await
             }
-            Write::Delete { session } => {
+            StoreWrite::Delete { session } => {
                 for name in self.cipher.names(&session) {
                     connection.delete(&self.name_in_store(&name)).await?;
                 }
@@ -180,7 +180,7 @@ impl Shared {
         self.used_up().add(*key, until, now);
     }
 
-    fn used_up(&self) -> MutexGuard<'_, Deleted> {
+    fn used_up(&self) -> MutexGuard<'_, DeletedKeys> {
         let used_up = self.context.used_up.lock();
         used_up.unwrap_or_else(PoisonError::into_inner)
     }

@@ -51,7 +51,7 @@ fn each_certificate_in_ca_is_trusted_for_what_it_may() {
         (vec![future], Some("not valid yet"), Some("not valid yet"), true),
     ] {
         let authority = Authority::root_with("some root", &[], &traits);
-        let (server, warnings) = Hands::at(NOW).build(&trusting(&[&authority]));
+        let (server, warnings) = ManualClock::at(NOW).build(&trusting(&[&authority]));
         assert_eq!(!warnings.is_empty(), concern, "{traits:?}: {warnings:?}");
         for (leaf, expected) in [(authority.client("alice"), issued), (authority.as_leaf(), itself)]
         {
@@ -70,7 +70,7 @@ fn each_certificate_in_ca_is_trusted_for_what_it_may() {
 fn an_authority_that_expires_while_the_server_runs_lets_nobody_in() {
     let authority = Authority::root_with("short", &[], &[Trait::Valid(NOW - DAY, NOW + DAY)]);
     for version in rustls::ALL_VERSIONS {
-        let hands = Hands::at(NOW);
+        let hands = ManualClock::at(NOW);
         let (server, _) = hands.build(&trusting(&[&authority]));
         for leaf in [authority.client("alice"), authority.as_leaf()] {
             hands.move_to(NOW);
@@ -99,10 +99,10 @@ fn a_renewed_authority_counts_beside_the_expired_one() {
     let old = Authority::root_with("root", &[], &[past]);
     let new = Authority::root("root");
     for order in [[&old, &new], [&new, &old]] {
-        let (server, warnings) = Hands::at(NOW).build(&trusting(&order));
+        let (server, warnings) = ManualClock::at(NOW).build(&trusting(&order));
         assert_eq!(outcome(&server, &new.client("alice")), None);
         assert!(outcome(&server, &old.client("alice")).is_some());
-        let [Warning { concern: Concern::Verify(one), .. }] = &warnings[..] else {
+        let [Warning { concern: WarningSubject::Verify(one), .. }] = &warnings[..] else {
             panic!("{warnings:?}");
         };
         assert!(matches!(one.concern, TrustConcern::AuthorityOver(_)), "{one}");
@@ -127,7 +127,7 @@ fn a_path_is_no_longer_than_its_authority_allows() {
 #[test]
 fn an_authority_between_may_only_do_what_its_certificate_says() {
     let authority = Authority::root("root");
-    let server = Hands::at(NOW).build(&trusting(&[&authority])).0;
+    let server = ManualClock::at(NOW).build(&trusting(&[&authority])).0;
     for (one, expected) in [
         (Trait::PathLength(0), None),
         (Trait::EndEntity, Some("may not sign certificates")),
@@ -233,7 +233,7 @@ fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
 #[test]
 fn an_authority_with_an_unknown_critical_extension_is_none() {
     let root = Authority::root_with("root", &[], &[Trait::CriticalExtension]);
-    let (server, warnings) = Hands::at(NOW).build(&trusting(&[&root]));
+    let (server, warnings) = ManualClock::at(NOW).build(&trusting(&[&root]));
     let (_, words) = outcome(&server, &root.client("alice")).expect("refused");
     assert!(words.contains("has a critical extension that is not known here"), "{words}");
     assert!(warnings.iter().any(|one| one.to_string().contains("critical extension")));
@@ -250,11 +250,11 @@ fn constraints_on_directory_names_are_named_as_the_cause() {
         (&root, below.client("alice"), "it has name constraints on directory names", false),
         (&anchor, anchor.client("alice"), "its issuer, in ca.pem:1, has name constraints on", true),
     ] {
-        let (server, warnings) = Hands::at(NOW).build(&trusting(&[ca]));
+        let (server, warnings) = ManualClock::at(NOW).build(&trusting(&[ca]));
         let (_, words) = outcome(&server, &leaf).expect("refused");
         assert!(words.starts_with(cause), "{words}");
         let is_it = |one: &Warning| {
-            let Concern::Verify(one) = &one.concern else { return false };
+            let WarningSubject::Verify(one) = &one.concern else { return false };
             one.concern == TrustConcern::AuthorityDirectoryNames
         };
         assert_eq!(warnings.iter().any(is_it), is_told, "{warnings:?}");

@@ -295,7 +295,7 @@ fn renewed() -> ServerOptions {
 
 #[test]
 fn a_certificate_that_ends_while_the_server_runs_gives_way_to_its_successor() {
-    let hands = Hands::at(NOW);
+    let hands = ManualClock::at(NOW);
     let (server, warnings) = hands.build(&renewed());
     assert_eq!(warnings.len(), 1, "the old one ends soon: {warnings:?}");
     let leaf = |number: usize| server.certificates()[number].key.cert[0].as_ref();
@@ -310,7 +310,7 @@ fn a_certificate_that_ends_while_the_server_runs_gives_way_to_its_successor() {
 
 #[test]
 fn what_ends_while_the_server_runs_is_reported_once() {
-    let (server, _) = Hands::at(NOW).build(&renewed());
+    let (server, _) = ManualClock::at(NOW).build(&renewed());
     let mut now = i64::try_from(NOW).expect("small");
     let (mut told, mut since) = (Vec::new(), Some(now));
     while let Some(next) = server.next_change(now) {
@@ -342,7 +342,7 @@ fn a_staple_is_sent_until_its_next_update() {
     let mut stapled = source(&leaf);
     stapled.ocsp_der = Some(root().ocsp_response_until(&leaf, begin + 1000));
     let response = stapled.ocsp_der.clone();
-    let hands = Hands::at(begin + 1000);
+    let hands = ManualClock::at(begin + 1000);
     let (server, _) = hands.build(&options(vec![stapled]));
     for client in [client("a.example"), client("a.example").tls12()] {
         hands.move_to(begin + 1000);

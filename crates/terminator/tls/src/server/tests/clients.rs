@@ -182,7 +182,7 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
     let of_between = chain.between.revocation_list_for(&[], NOW - DAY, NOW + DAY);
     let mut options = chain.options(&[of_between, of_root]);
     for version in rustls::ALL_VERSIONS {
-        let hands = Hands::at(NOW);
+        let hands = ManualClock::at(NOW);
         let (server, _) = hands.build(&options);
         let mut client = chain.client();
         client.versions = vec![version];
@@ -200,13 +200,13 @@ fn a_list_past_its_next_update_refuses_while_the_server_runs() {
         assert!(words.contains("list-0.pem") && words.contains("CN=alice"), "{words}");
     }
     options.client.expired_lists = ExpiredLists::Accept;
-    let (server, warnings) = Hands::at(NOW + 10 * DAY).build(&options);
+    let (server, warnings) = ManualClock::at(NOW + 10 * DAY).build(&options);
     assert!(chain.client().connect(&server).is_ok());
     assert_eq!(warnings.len(), 2);
     for warning in warnings {
         assert!(matches!(
             warning.concern,
-            Concern::Verify(one) if one.concern == TrustConcern::StillCounts
+            WarningSubject::Verify(one) if one.concern == TrustConcern::StillCounts
         ));
     }
 }
@@ -219,7 +219,7 @@ fn of_one_issuers_lists_the_newest_counts() {
     let old = list(&[], NOW - 3 * DAY);
     let newer = list(&[chain.alice.serial()], NOW - DAY);
     for lists in [[old.clone(), newer.clone()], [newer, old]] {
-        let (server, warnings) = Hands::at(NOW).build(&chain.options(&lists));
+        let (server, warnings) = ManualClock::at(NOW).build(&chain.options(&lists));
         let error = certificate_error(chain.client().connect(&server).err());
         assert_eq!(error, CertificateError::Revoked);
         assert_eq!(warnings, [], "nobody is told of the old one");

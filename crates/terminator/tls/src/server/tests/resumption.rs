@@ -9,7 +9,7 @@ fn resuming(client: &Client, by: Tls12Resumption) -> Arc<ClientConfig> {
     witnessed(client, by).0
 }
 
-fn witnessed(client: &Client, by: Tls12Resumption) -> (Arc<ClientConfig>, Arc<Witness>) {
+fn witnessed(client: &Client, by: Tls12Resumption) -> (Arc<ClientConfig>, Arc<RecordingVerifier>) {
     let (config, witness) = client.config();
     let mut config = (*config).clone();
     config.resumption = ClientResumption::in_memory_sessions(16).tls12_resumption(by);

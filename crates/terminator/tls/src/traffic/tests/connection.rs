@@ -13,7 +13,7 @@ use tls::record::{RECORD_BYTES_MAX, RecordLayout, RecordSealer};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
 use tls::traffic::{CONTROL_BYTES_MAX, RecordContent, Traffic};
-use wire::client_hello::{self, Peek};
+use wire::client_hello::{self, HelloProgress};
 
 pub(super) const SUITES: [Suite; 6] = [
     Suite::Tls13Aes128GcmSha256,
@@ -55,7 +55,7 @@ fn options(pem: &str) -> ServerOptions {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum PeerEvent {
     Data(Vec<u8>),
     Control,
     CloseNotify,
@@ -67,7 +67,7 @@ pub(super) enum Heard {
 pub(super) struct Connection {
     pub(super) client: RawClient,
     pub(super) traffic: Box<Traffic>,
-    pub(super) heard: Vec<Heard>,
+    pub(super) heard: Vec<PeerEvent>,
     /// Records that the layer sent on its own: types and contents.
     pub(super) said: Vec<(u8, Vec<u8>)>,
     pub(super) hello: Vec<u8>,
@@ -84,7 +84,7 @@ impl Connection {
             incoming.extend_from_slice(wire);
             let mut out = Vec::new();
             let shaking = handshake.get_or_insert_with(|| {
-                let Ok(Peek::Hello(hello)) = client_hello::read(wire) else {
+                let Ok(HelloProgress::Hello(hello)) = client_hello::read(wire) else {
                     panic!("no hello");
                 };
                 let config = server.select(&hello).expect("a shared suite");
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self.heard.last(), Some(Heard::End | Heard::CloseNotify))
+        matches!(self.heard.last(), Some(PeerEvent::End | PeerEvent::CloseNotify))
     }
 
     /// Passes bytes to the layer as a connection does: whole records only. Returns the rest.
@@ -116,7 +116,7 @@ impl Connection {
         while !self.is_ended() {
             let heard = match self.traffic.record_bytes(wire) {
                 Ok(None) => return wire,
-                Err(_) => Heard::End,
+                Err(_) => PeerEvent::End,
                 Ok(Some(length)) => {
                     let Some((record, rest)) = wire.split_at_checked(length) else {
                         return wire;
@@ -130,13 +130,13 @@ impl Connection {
         wire
     }
 
-    fn hear_record(&mut self, record: &[u8]) -> Heard {
+    fn hear_record(&mut self, record: &[u8]) -> PeerEvent {
         let mut plain = vec![0xaa; RECORD_BYTES_MAX];
         let heard = match self.traffic.open(record, &mut plain) {
-            Ok(RecordContent::Data(bytes)) => Heard::Data(plain[..bytes].to_vec()),
-            Ok(RecordContent::Control) => Heard::Control,
-            Ok(RecordContent::CloseNotify) => Heard::CloseNotify,
-            Ok(RecordContent::FatalAlert(_)) | Err(_) => Heard::End,
+            Ok(RecordContent::Data(bytes)) => PeerEvent::Data(plain[..bytes].to_vec()),
+            Ok(RecordContent::Control) => PeerEvent::Control,
+            Ok(RecordContent::CloseNotify) => PeerEvent::CloseNotify,
+            Ok(RecordContent::FatalAlert(_)) | Err(_) => PeerEvent::End,
         };
         if self.traffic.is_control_due() {
             let mut out = Vec::new();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sys::epoll::Event;
 use sys::socket;
-use sys::socket::{Source, connect_as};
+use sys::socket::{BindSource, connect_as};
 use telemetry::catalogue::ServerCounter;
 use telemetry::outcome::SessionTier;
 use testkit::chance::Chance;
@@ -223,7 +223,7 @@ impl<'a> Simulation<'a> {
     fn connect(&mut self, number: usize) {
         let part = self.script.clients[number];
         let address = &self.host.fronts[part.service].1;
-        let Ok((fd, _)) = connect_as(Source::Any, address, false) else {
+        let Ok((fd, _)) = connect_as(BindSource::Any, address, false) else {
             return;
         };
         let tag = SimulatedClient::tag(number);

@@ -23,13 +23,14 @@ use tls::options::{
 };
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
-use wire::starttls::{Dialect, Policy, Sides};
+use wire::starttls::{Dialect, Policy, StarttlsSides};
 
 use crate::file_threads::FileThreads;
 use crate::options::{
     AddressFamily, BackOptions, BackTlsOptions, Envelope, FileTimeouts, FilesOptions, FrontOptions,
-    FrontTls, KtlsMode, KtlsOptions, Limits, LineFormat, LogConnections, LogOptions, Options,
-    ServersOptions, ServiceOptions, SourceAddress, SourceLimits, SourceRules, WorkerOptions,
+    FrontTls, KtlsMode, KtlsOptions, LineFormat, LogConnections, LogOptions, Options,
+    ProcessLimits, ServersOptions, ServiceOptions, SourceAddress, SourceLimits, SourceRules,
+    WorkerOptions,
 };
 use crate::plan::Plan;
 
@@ -297,8 +298,8 @@ fn options(services: Vec<ServiceOptions>) -> Options {
     }
 }
 
-pub(super) fn limits(connections: u32) -> Limits {
-    Limits { connections, handshakes: connections, per_source: SourceLimits::OFF }
+pub(super) fn limits(connections: u32) -> ProcessLimits {
+    ProcessLimits { connections, handshakes: connections, per_source: SourceLimits::OFF }
 }
 
 /// Returns the target of the service with two addresses.
@@ -333,7 +334,7 @@ fn options_of(
         passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
-        on_down: backend::options::OnDown::Keep,
+        on_down: backend::options::DownAction::Keep,
         queue: QueueOptions { length: 1, timeout: Duration::from_secs(5) },
     };
     let has = |server| kind.servers.iter().any(|at| SERVERS[*at] == server);
@@ -384,7 +385,7 @@ pub(super) fn content() -> Vec<u8> {
 fn starttls(back: bool) -> Starttls {
     Starttls {
         dialect: Dialect::Smtp,
-        sides: Sides { front: Some(Policy::Required), back },
+        sides: StarttlsSides { front: Some(Policy::Required), back },
         server_name: None,
         own_name: "mx.example".to_owned(),
     }

@@ -120,7 +120,7 @@ const SMTP_ASKED: &[u8] = b"EHLO x\r\n";
 const SMTP_WITHIN: &[u8] = b"EHLO y\r\nMAIL FROM:<>\r\n";
 const SMTP_ANSWER: &[u8] = b"250 mx\r\n";
 
-enum Speech {
+enum ScriptedSpeech {
     Plain,
     Tls(Box<Client>),
     /// SMTP up to TLS: the part of the line that has come, and the step reached.
@@ -131,7 +131,7 @@ pub(super) struct SimulatedClient {
     pub(super) service: usize,
     number: u8,
     pub(super) end: PeerEnd,
-    speech: Speech,
+    speech: ScriptedSpeech,
     tls: usize,
     /// Bytes that the client has sent, of those that it will send.
     pub(super) said: usize,
@@ -168,10 +168,10 @@ impl SimulatedClient {
             end.out.extend_from_slice(HEADER);
         }
         let speech = match kind.front {
-            FrontKind::Plain => Speech::Plain,
+            FrontKind::Plain => ScriptedSpeech::Plain,
             FrontKind::Passthrough => {
                 end.out.extend_from_slice(&host.hello);
-                Speech::Plain
+                ScriptedSpeech::Plain
             }
             FrontKind::Terminate => {
                 let choice = if kind.is_fetched {
@@ -184,9 +184,9 @@ impl SimulatedClient {
                     client.send(REQUEST);
                 }
                 end.out.extend(client.take_wire());
-                Speech::Tls(Box::new(client))
+                ScriptedSpeech::Tls(Box::new(client))
             }
-            FrontKind::Smtp => Speech::Smtp(Vec::new(), 0),
+            FrontKind::Smtp => ScriptedSpeech::Smtp(Vec::new(), 0),
         };
         Self {
             service,
@@ -213,7 +213,7 @@ impl SimulatedClient {
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self.speech, Speech::Tls(_) | Speech::Smtp(..))
+        matches!(self.speech, ScriptedSpeech::Tls(_) | ScriptedSpeech::Smtp(..))
     }
 
     /// Returns the bytes that the server is to get before the client's own.
@@ -236,12 +236,12 @@ impl SimulatedClient {
         }
         let bytes = stretch(self.number, self.said, count);
         match &mut self.speech {
-            Speech::Plain => self.end.out.extend(bytes),
-            Speech::Tls(tls) => {
+            ScriptedSpeech::Plain => self.end.out.extend(bytes),
+            ScriptedSpeech::Tls(tls) => {
                 tls.send(&bytes.collect::<Vec<u8>>());
                 self.end.out.extend(tls.take_wire());
             }
-            Speech::Smtp(..) => return,
+            ScriptedSpeech::Smtp(..) => return,
         }
         self.said += count;
     }
@@ -252,8 +252,8 @@ impl SimulatedClient {
             return 0;
         }
         match &mut self.speech {
-            Speech::Plain => self.got.extend_from_slice(room),
-            Speech::Tls(tls) => {
+            ScriptedSpeech::Plain => self.got.extend_from_slice(room),
+            ScriptedSpeech::Tls(tls) => {
                 if self.fault.is_none() {
                     self.fault = tls.receive(room, &mut self.got).err();
                 }
@@ -271,7 +271,7 @@ impl SimulatedClient {
                 }
                 self.end.out.extend(tls.take_wire());
             }
-            Speech::Smtp(lines, step) => {
+            ScriptedSpeech::Smtp(lines, step) => {
                 lines.extend_from_slice(room);
                 let (expected, answer): (&[u8], &[u8]) = match step {
                     0 => (b"\r\n", SMTP_ASKED),
@@ -285,7 +285,7 @@ impl SimulatedClient {
                     if *step == 3 {
                         let mut client = host.choices[self.tls].connect("localhost");
                         self.end.out.extend(client.take_wire());
-                        self.speech = Speech::Tls(Box::new(client));
+                        self.speech = ScriptedSpeech::Tls(Box::new(client));
                     }
                 }
             }
@@ -313,7 +313,7 @@ impl SimulatedClient {
 
     /// Changes the client's keys, as TLS 1.3 can at any time.
     pub(super) fn update_keys(&mut self) {
-        if let Speech::Tls(tls) = &mut self.speech
+        if let ScriptedSpeech::Tls(tls) = &mut self.speech
             && self.tls == 1
             && tls.is_established()
             && !self.has_closed
@@ -325,7 +325,7 @@ impl SimulatedClient {
 
     /// Ends the client's stream by close_notify, where it has one.
     pub(super) fn close_notify(&mut self) {
-        if let Speech::Tls(tls) = &mut self.speech
+        if let ScriptedSpeech::Tls(tls) = &mut self.speech
             && tls.is_established()
             && !self.has_closed
         {
@@ -344,7 +344,7 @@ impl SimulatedClient {
         if !self.end.out.is_empty() {
             return false;
         }
-        self.has_closed |= matches!(self.speech, Speech::Plain);
+        self.has_closed |= matches!(self.speech, ScriptedSpeech::Plain);
         self.end.shut();
         true
     }
@@ -353,7 +353,7 @@ impl SimulatedClient {
     pub(super) fn fin(&mut self) {
         if !self.end.has_shut && self.end.is_open() {
             let unsent = self.end.out.len();
-            let is_whole = unsent <= self.said && matches!(self.speech, Speech::Plain);
+            let is_whole = unsent <= self.said && matches!(self.speech, ScriptedSpeech::Plain);
             if is_whole {
                 self.said -= unsent;
             }
@@ -368,8 +368,8 @@ impl SimulatedClient {
     /// Reports whether the server's close_notify has come.
     pub(super) fn is_closed_by_server(&mut self) -> bool {
         match &mut self.speech {
-            Speech::Tls(tls) => self.fault.is_none() && tls.is_closed_by_server(),
-            Speech::Plain | Speech::Smtp(..) => false,
+            ScriptedSpeech::Tls(tls) => self.fault.is_none() && tls.is_closed_by_server(),
+            ScriptedSpeech::Plain | ScriptedSpeech::Smtp(..) => false,
         }
     }
 }

@@ -49,7 +49,7 @@ fn pairs(simulation: &Simulation<'_>) -> Vec<Option<usize>> {
             if !kind.servers.contains(&server.at) || server.got.is_empty() {
                 return false;
             }
-            let begins_so = proxy_header::likeness(&server.got) == proxy_header::Likeness::Yes;
+            let begins_so = proxy_header::likeness(&server.got) == proxy_header::HeaderGuess::Yes;
             if begins_so != kind.sends_header.is_some() {
                 return false;
             }
@@ -88,7 +88,7 @@ fn is_beginning(
     server: &SimulatedServer,
 ) -> bool {
     if kind.sends_header.is_some()
-        && proxy_header::likeness(&server.got) == proxy_header::Likeness::No
+        && proxy_header::likeness(&server.got) == proxy_header::HeaderGuess::No
     {
         return false;
     }

@@ -22,7 +22,7 @@ use crate::files::{Files, ProgramOutputs, bundle_of_host};
 use crate::settings::{AcmeEntry, Password, TokenKey};
 
 /// The files, and the directory of relative paths.
-pub(crate) struct Shelf<'f> {
+pub(crate) struct FileResolver<'f> {
     /// Directory of the configuration file.
     pub(crate) base: PathBuf,
     pub(crate) files: &'f mut dyn Files,
@@ -44,7 +44,7 @@ pub(crate) struct Shelf<'f> {
     pub(crate) token_keys: Vec<TokenKey>,
 }
 
-impl<'f> Shelf<'f> {
+impl<'f> FileResolver<'f> {
     pub(crate) fn new(
         base: PathBuf,
         (files, outputs): (&'f mut dyn Files, &'f mut ProgramOutputs),
@@ -175,11 +175,11 @@ pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
 /// Reads the password from the file that a key names; `Some(None)` if the key names none.
 pub(crate) fn password(
     key: &Field<'_, Option<String>>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<Option<Password>> {
     let Some(path) = key.value.as_ref()? else { return Some(None) };
-    let path = shelf.base.join(path);
-    let bytes = Zeroizing::new(shelf.read(key, &path)?);
+    let path = resolver.base.join(path);
+    let bytes = Zeroizing::new(resolver.read(key, &path)?);
     let text = std::str::from_utf8(&bytes).map(str::trim_ascii_end);
     match text {
         Ok(text) if !text.is_empty() => Some(Some(Password(Zeroizing::new(text.to_owned())))),
@@ -214,14 +214,14 @@ const FAULTS_MAX: usize = 10;
 /// Reads a list of networks, and of files with a network per line.
 pub(crate) fn networks_of(
     listed: &Field<'_, Vec<String>>,
-    shelf: &mut Shelf<'_>,
+    resolver: &mut FileResolver<'_>,
 ) -> Option<NetworkSet> {
     let mut networks = Vec::new();
     let mut is_whole = true;
     for text in listed.value.as_ref()? {
         match text.parse() {
             Ok(network) => networks.push(network),
-            Err(_) => match networks_of_file(listed, text, shelf) {
+            Err(_) => match networks_of_file(listed, text, resolver) {
                 Some(of_file) => networks.extend(of_file),
                 None => is_whole = false,
             },
@@ -231,15 +231,19 @@ pub(crate) fn networks_of(
 }
 
 /// Reads the networks of a file; reports all invalid lines.
-fn networks_of_file(key: &KeyPlace<'_>, text: &str, shelf: &mut Shelf<'_>) -> Option<Vec<Network>> {
-    let path = shelf.base.join(text);
-    let Ok(content) = shelf.files.read(&path) else {
+fn networks_of_file(
+    key: &KeyPlace<'_>,
+    text: &str,
+    resolver: &mut FileResolver<'_>,
+) -> Option<Vec<Network>> {
+    let path = resolver.base.join(text);
+    let Ok(content) = resolver.files.read(&path) else {
         // The text may have been meant as a network.
         if text.starts_with(|first: char| first.is_ascii_digit() || first == ':') {
             let hint = "write 10.0.0.0/8, 2001:db8::/32, one IP address, unix, or a file's path";
             return key.fail(format!("\"{text}\" is neither a network nor a file"), hint);
         }
-        return shelf.read(key, &path).and(None);
+        return resolver.read(key, &path).and(None);
     };
     let content = String::from_utf8_lossy(&content);
     let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
@@ -279,7 +283,7 @@ pub(crate) struct Inspector {
 const NAMES_SHOWN_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Use {
+pub(crate) enum PemUse {
     Shown,
     ToServers,
 }
@@ -298,7 +302,7 @@ impl Inspector {
         &self,
         (key, private_key): (&KeyPlace<'_>, Option<&KeyPlace<'_>>),
         source: &CertificateSource,
-        (usage, severity): (Use, Severity),
+        (usage, severity): (PemUse, Severity),
     ) {
         // A certificate that is left out gets a warning.
         let (certificate, first) = match Certificate::load(source) {
@@ -312,7 +316,7 @@ impl Inspector {
             let text = format!("{}: {concern}", source.place);
             key.say(Severity::Warning, problem(&text));
         }
-        if usage == Use::ToServers {
+        if usage == PemUse::ToServers {
             return;
         }
         for (place, concern) in chain::examine(source, &certificate, &self.known) {

@@ -24,7 +24,7 @@ use crate::sources::{Allowances, SourceTable};
 use crate::worker::Worker;
 
 /// The workers, and the way to them.
-pub struct Plane {
+pub struct DataPlane {
     workers: Vec<Handle>,
     registry: Arc<Registry>,
     sources: Arc<SourceTable>,
@@ -38,7 +38,7 @@ struct Handle {
     is_drained: Arc<AtomicBool>,
 }
 
-impl Plane {
+impl DataPlane {
     /// Starts as many workers as the plan wants; `listeners` holds one list for each. Lines about
     /// connections go to `lines`. Unless `accepts` is set, no worker takes a connection before
     /// [`Self::accept`].
@@ -137,7 +137,7 @@ impl Plane {
         let pulses = self
             .workers
             .iter()
-            .map(|worker| Pulse::new(worker.mailbox.clone(), Arc::clone(&worker.is_drained)));
+            .map(|worker| WorkerLink::new(worker.mailbox.clone(), Arc::clone(&worker.is_drained)));
         Heartbeat::of(pulses)
     }
 
@@ -220,7 +220,7 @@ fn serve(
     };
     worker.accept(accepts);
     worker.apply_plan(assignment);
-    // `Plane::start` waits for this, and for the end of the channel.
+    // `DataPlane::start` waits for this, and for the end of the channel.
     let _ = started.send(Ok(()));
     drop(started);
     let cut = worker.run()?;
@@ -253,11 +253,11 @@ fn assignment(
 /// Checks whether the workers are alive. Clones share their questions.
 #[derive(Clone)]
 pub struct Heartbeat {
-    workers: Arc<[Pulse]>,
+    workers: Arc<[WorkerLink]>,
 }
 
 /// The mailbox of a worker, and the state of its answer.
-pub(crate) struct Pulse {
+pub(crate) struct WorkerLink {
     mailbox: Mailbox,
     /// Set while the worker has not answered.
     question: Arc<AtomicBool>,
@@ -265,7 +265,7 @@ pub(crate) struct Pulse {
     is_drained: Arc<AtomicBool>,
 }
 
-impl Pulse {
+impl WorkerLink {
     pub(crate) fn new(mailbox: Mailbox, is_drained: Arc<AtomicBool>) -> Self {
         Self { mailbox, question: Arc::default(), is_drained }
     }
@@ -276,7 +276,7 @@ impl Pulse {
 }
 
 impl Heartbeat {
-    pub(crate) fn of(workers: impl Iterator<Item = Pulse>) -> Self {
+    pub(crate) fn of(workers: impl Iterator<Item = WorkerLink>) -> Self {
         Self { workers: workers.collect() }
     }
 
@@ -316,7 +316,7 @@ mod heartbeat_tests {
         let is_drained = Arc::<AtomicBool>::default();
         let pulses = [first, second].map(|sender| {
             let mailbox = Mailbox::new(sender, Arc::new(Waker::new().unwrap()));
-            Pulse::new(mailbox, Arc::clone(&is_drained))
+            WorkerLink::new(mailbox, Arc::clone(&is_drained))
         });
         let heartbeat = Heartbeat::of(pulses.into_iter());
         assert_eq!((heartbeat.unanswered(), heartbeat.worker_count()), (0, 2));
