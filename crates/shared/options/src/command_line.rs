@@ -1,5 +1,4 @@
-//! Command lines by clap: the flags of a table, faults with their remedies, pages of the manual,
-//! and what shells propose.
+//! Command lines by clap: flags of a table, errors with hints, manual pages and shell completions.
 //!
 //! Knows no command of any program.
 
@@ -18,15 +17,15 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::key::{Default, Key, Kind, Table};
 
-/// Longer lists of words are left to the reference.
+/// Most words a flag's help lists; longer lists are left to the reference.
 const WORDS_MAX: usize = 6;
 
-/// The table of a program, as a type.
+/// Type that stands for the table of a program.
 pub trait FlagTable {
     const TABLE: &'static Table;
 }
 
-/// The flags of a table that were typed, in their order: names without dashes, and values.
+/// Typed flags of a table, in their order: names without dashes, and values.
 #[derive(Clone, Debug)]
 pub struct TableFlags<T> {
     pub typed: Vec<(&'static str, String)>,
@@ -77,7 +76,7 @@ impl Table {
             .help(short_help(key))
             .long_help(self.long_help(key, flag));
         let argument = match (key.kind, key.alone) {
-            // Only after `=`: a word that follows a switch is an argument of its own.
+            // Only after `=`, because a word behind a switch is an argument of its own.
             (Kind::Switch, _) => argument
                 .value_name("on|off")
                 .num_args(0..=1)
@@ -103,7 +102,7 @@ impl Table {
         text.replace('`', "")
     }
 
-    /// The page in section 5 of the manual about a file of these keys, as roff.
+    /// Renders the manual page of section 5 for a file of these keys, as roff.
     pub fn manual_page(&self, file: &str, purpose: &str, program: &str, version: &str) -> String {
         let mut page = Roff::new();
         let (title, source) = (file.to_uppercase(), format!("{program} {version}"));
@@ -116,7 +115,7 @@ impl Table {
         for key in self.keys {
             page.control("SS", [key.path]);
             for line in self.entry_text(key).lines().skip(1) {
-                // Each fact about the key is a line of its own.
+                // Each fact about the key gets a line of its own.
                 if !line.starts_with("      ") {
                     page.control("br", []);
                 }
@@ -129,7 +128,7 @@ impl Table {
     }
 }
 
-/// The first sentence, the words that it takes, and the default.
+/// Returns the first sentence of the help, the accepted words, and the default.
 fn short_help(key: &Key) -> String {
     let words = match key.kind {
         Kind::Choice(words) if words.len() <= WORDS_MAX => format!(": {}", words.join(", ")),
@@ -145,7 +144,7 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// The words that a shell proposes for an argument that may take others as well.
+/// Proposes words to a shell for an argument that accepts other values as well.
 pub fn proposals<W, T>(words: W) -> ArgValueCandidates
 where
     W: Fn() -> T + Send + Sync + 'static,
@@ -154,7 +153,7 @@ where
     ArgValueCandidates::new(move || words().into_iter().map(CompletionCandidate::new).collect())
 }
 
-/// The same beside paths of files.
+/// Proposes these words and file paths to a shell.
 pub fn proposals_and_paths(words: fn() -> Vec<String>) -> ArgValueCompleter {
     ArgValueCompleter::new(move |typed: &OsStr| {
         let typed = typed.to_string_lossy();
@@ -164,9 +163,9 @@ pub fn proposals_and_paths(words: fn() -> Vec<String>) -> ArgValueCompleter {
     })
 }
 
-/// The text of a help or version that was asked for, on the right; else the fault, with lines that
-/// begin with `hint: `. The table knows what a flag was called before, and is elsewhere.
-/// `known` is the hint of the program itself.
+/// Returns the help or version text that was asked for as `Ok`; else the error, with lines that
+/// begin with `hint: `. The table knows flags' former names and other places. `known` is the
+/// program's own hint.
 pub fn outcome(
     error: &clap::Error,
     table: Option<&Table>,
@@ -191,7 +190,7 @@ pub fn outcome(
         None if is_missing && line.starts_with("Usage: ") => Some(line),
         tip => tip,
     });
-    // A flag that is not there is hardly ever meant as a value.
+    // An unknown flag is hardly ever meant as a value.
     let is_of_value = |tip: &&str| tip.starts_with("to pass '-") && tip.contains("' as a value");
     let tips: Vec<_> = tips.filter(|tip| !is_of_value(tip)).collect();
     let is_alone = !tips.iter().any(|tip| tip.contains("similar"));
@@ -204,7 +203,7 @@ pub fn outcome(
     Err(format!("{message}\nhint: {remedy}"))
 }
 
-/// The word that is neither an argument nor a command, if that is the fault.
+/// Returns the word that is neither an argument nor a command, if that is the error.
 pub fn unknown_word(error: &clap::Error) -> Option<&str> {
     let kind = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
@@ -217,7 +216,7 @@ pub fn unknown_word(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// The help of a program, or of the command of that name; `None` = there is no such command.
+/// Returns the help of a program, or of the named command; `None` if no such command exists.
 pub fn help(command: &mut Command, name: Option<&str>) -> Option<String> {
     command.build();
     let explained = match name {
@@ -228,7 +227,7 @@ pub fn help(command: &mut Command, name: Option<&str>) -> Option<String> {
     Some(format!("{}\n", help.trim_end()))
 }
 
-/// The hint about a value like `-5/s`, of which only the first digit was read, as a flag.
+/// Returns the hint about a value like `-5/s`, of which clap read only the first digit, as a flag.
 fn below_zero(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -238,9 +237,9 @@ fn below_zero(error: &clap::Error) -> Option<String> {
     (is_it && error.kind() == ErrorKind::UnknownArgument).then(|| hint.to_owned())
 }
 
-/// The hint of a table about one of its flags, or one that it does not have. The nearest of all
-/// flags is the better guess, because the command has others beside its table's, unless another
-/// program has the flag.
+/// Returns the table's hint about one of its flags or an unknown one. The nearest of all flags is
+/// the better guess, because the command has more flags than its table, unless another program has
+/// the flag.
 fn remedy(error: &clap::Error, table: &Table, is_alone: bool) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -256,17 +255,17 @@ fn remedy(error: &clap::Error, table: &Table, is_alone: bool) -> Option<String> 
     }
 }
 
-/// How roff says that a page has no date: packages write the one of the version.
+/// Roff's notation for a page without a date, because packages insert the date of the version.
 const NO_DATE: &str = "\"\"";
 
-/// The page in section 1 of the manual: the program, each of its commands, and sections of lines.
+/// Renders the manual page of section 1: the program, each of its commands, and sections of lines.
 pub fn manual_page(mut command: Command, sections: &[(&str, &str)]) -> String {
     command.build();
     let mut page = Vec::new();
     let written = write_page(&mut page, &command, sections);
     written.expect("a vector takes everything");
     let page = String::from_utf8(page).expect("made of strings");
-    // Every part defines the apostrophe anew; an empty line is none to roff.
+    // Every part redefines the apostrophe; roff ignores an empty line.
     let (preamble, _) = page.split_at(page.find(".TH").unwrap_or_default());
     let body = page.replace(preamble, "").replace(".br\n\n.br\n", ".br\n");
     format!("{preamble}{}", body.replace("\n\n", "\n.PP\n"))
@@ -311,14 +310,14 @@ fn write_page(
     Ok(())
 }
 
-/// The variable by which the script of a shell asks this program for proposals.
+/// Environment variable by which a shell's script asks this program for proposals.
 const VARIABLE: &str = "LARIAT_COMPLETE";
 
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 const COMPLETERS: Shells<'static> = Shells(&[&Bash, &Zsh, &Fish]);
 
-/// The script by which a shell completes commands: it asks the program itself.
+/// Returns the script by which a shell completes commands: the script asks the program itself.
 pub fn script(shell: &str, program: &str) -> String {
     let mut script = Vec::new();
     if let Some(shell) = COMPLETERS.completer(shell) {
@@ -328,8 +327,8 @@ pub fn script(shell: &str, program: &str) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Prints what a shell may propose, if it is a shell that started this program with these arguments
-/// and in this folder.
+/// Prints what a shell may propose, if a shell started this program with these arguments in this
+/// folder.
 pub fn answer_shell(
     command: fn() -> Command,
     arguments: impl IntoIterator<Item = OsString>,
@@ -342,7 +341,7 @@ pub fn answer_shell(
     asked.unwrap_or(true)
 }
 
-/// Bash divides `--flag=value` into three words, which the adapter of clap takes for arguments.
+/// Adapter for Bash, which splits `--flag=value` into three words (clap's takes them as arguments).
 struct Bash;
 
 impl EnvCompleter for Bash {

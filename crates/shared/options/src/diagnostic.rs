@@ -1,6 +1,6 @@
-//! Diagnostics of a configuration: the place, the fault, and the remedy.
+//! Diagnostics of a configuration: the place, the error, and the remedy.
 //!
-//! Owns the sentences' frame (place, excerpt, caret, hint), not the sentences.
+//! Renders the frame of a sentence (place, excerpt, caret, hint); callers write the sentences.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -10,12 +10,12 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use wire::text::line;
 
-/// One thing that is wrong, or that deserves a second look.
+/// An error, a warning or a note.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Diagnostic {
-    /// Whether it stops the program.
+    /// Whether the diagnostic stops the program.
     pub severity: Severity,
-    /// The key (`service.front.listen`) or flag (`--listen`) that it is about.
+    /// Key (`service.front.listen`) or flag (`--listen`) that the diagnostic is about.
     pub subject: Option<String>,
     /// One sentence without a full stop.
     pub message: String,
@@ -29,9 +29,9 @@ pub struct Diagnostic {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Severity {
     Error,
-    /// It starts, and somebody should look.
+    /// The program starts, and somebody should look.
     Warning,
-    /// It starts, and may well be meant so.
+    /// The program starts, and the configuration may well be meant so.
     Note,
 }
 
@@ -49,27 +49,27 @@ impl Severity {
 pub enum FaultLocation {
     Nowhere,
     File {
-        /// The path as it was given.
+        /// Path as it was given.
         path: String,
-        /// From 1; 0 = the file as a whole.
+        /// Line number from 1; 0 = the file as a whole.
         line: usize,
         column: usize,
     },
     Flag(String),
 }
 
-/// A line and what is marked in it.
+/// A line and its marked part.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Excerpt {
-    /// The line, or the part of a long one, without control characters.
+    /// Text of the line, or the part of a long one, without control characters.
     pub line: String,
-    /// How many characters stand before the mark.
+    /// Number of characters before the mark.
     pub before: usize,
-    /// How many characters are marked, at least one.
+    /// Number of marked characters, at least one.
     pub marked: usize,
 }
 
-/// A sentence and its remedy, not yet at a place.
+/// A sentence and its remedy, without a place yet.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Problem {
     /// One sentence without a full stop.
@@ -92,20 +92,20 @@ impl Problem {
 pub enum RawLocation {
     /// Bytes of the file.
     File(Range<usize>),
-    /// A flag's name, without dashes.
+    /// Name of a flag, without dashes.
     Flag(&'static str),
-    /// Nobody wrote it: a default, or the configuration as a whole.
+    /// Not written by anybody: a default, or the configuration as a whole.
     Nowhere,
 }
 
-/// The path and the text of a file.
+/// Path and text of a file.
 pub type File<'a> = (&'a str, &'a str);
 
-/// A file that another includes. Its bytes count on where those of the file before it end, behind
-/// a byte that belongs to neither.
+/// A file that another one includes. Its byte offsets continue after those of the previous file,
+/// separated by one byte that belongs to neither.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct IncludedFile {
-    /// The path, beginning as that of the file that includes it.
+    /// Path, with the same beginning as that of the including file.
     pub path: String,
     pub text: String,
 }
@@ -113,9 +113,9 @@ pub struct IncludedFile {
 /// A diagnostic whose place has not been looked up yet.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Complaint {
-    /// Whether it stops the program.
+    /// Whether the complaint stops the program.
     pub severity: Severity,
-    /// The key or flag that it is about, unless the message names it.
+    /// Key or flag that the complaint is about, unless the message names it.
     pub subject: Option<String>,
     pub problem: Problem,
     pub spot: RawLocation,
@@ -127,7 +127,7 @@ impl Complaint {
         Self { severity: Severity::Error, subject: None, problem, spot }
     }
 
-    /// With its place in that file.
+    /// Looks up the place in that file.
     pub fn at(self, file: Option<File<'_>>) -> Diagnostic {
         self.placed(file, &mut LineCounter::default())
     }
@@ -148,17 +148,17 @@ impl Complaint {
 pub struct Report<'a> {
     file: Option<File<'a>>,
     included: &'a [IncludedFile],
-    /// Variables of the environment by their names.
+    /// Environment variables by name.
     variables: Option<&'a BTreeMap<String, String>>,
-    /// Whether the file was made from others, which comments behind its values name.
+    /// Whether the file was made from other files, which comments behind its values name.
     names_origins: bool,
     found: RefCell<Vec<Complaint>>,
-    /// The same, because what two others depend on is read for each of them.
+    /// Set of `found`, because a table that two others depend on is read for each of them.
     noted: RefCell<HashSet<Complaint>>,
 }
 
 impl<'a> Report<'a> {
-    /// About a file, or about flags alone.
+    /// Makes a report about a file, or about flags alone.
     pub fn new(file: Option<File<'a>>) -> Self {
         Self {
             file,
@@ -170,22 +170,22 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// With values that no diagnostic shows: they may be secrets. It names the variable instead.
+    /// Hides these variables' values, which may be secrets, behind the variables' names.
     pub fn hiding(self, variables: &'a BTreeMap<String, String>) -> Self {
         Self { variables: Some(variables), ..self }
     }
 
-    /// About a file that was made from others: places are those that its comments name.
+    /// Takes places from the comments of a file that was made from other files.
     pub fn by_origins(self) -> Self {
         Self { names_origins: true, ..self }
     }
 
-    /// About the files that it includes too.
+    /// Adds the files that the file includes.
     pub fn with_included(self, included: &'a [IncludedFile]) -> Self {
         Self { included, ..self }
     }
 
-    /// All files, each with the place of its first byte among all bytes.
+    /// Returns all files, each with the offset of its first byte among the bytes of all.
     pub fn files(&self) -> impl Iterator<Item = (usize, File<'a>)> {
         let included = self.included.iter().map(|one| (one.path.as_str(), one.text.as_str()));
         self.file.into_iter().chain(included).scan(0, |next, file| {
@@ -239,7 +239,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// How many errors there are.
+    /// Returns the number of errors.
     pub fn errors(&self) -> usize {
         let found = self.found.borrow();
         let errors = found.iter().filter(|one| one.severity == Severity::Error);
@@ -254,12 +254,12 @@ impl<'a> Report<'a> {
         spots.filter(|spot| *spot != RawLocation::Nowhere).collect()
     }
 
-    /// All of them, as they were noted.
+    /// Returns all complaints in the order of their recording.
     pub fn into_complaints(self) -> Vec<Complaint> {
         self.found.into_inner()
     }
 
-    /// All of them, in the order of their places.
+    /// Returns all diagnostics in the order of their places.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         let mut lines = LineCounter::default();
         let mut found = self.found.take();
@@ -290,9 +290,9 @@ impl<'a> Report<'a> {
 }
 
 impl Report<'_> {
-    /// A text with variables by their names. A value that is very short is hidden only where it is
-    /// quoted, and where it was `written`, because other words have it too; and so is a part of a
-    /// value, such as one element of a list.
+    /// Replaces the variables' values in a text by the variables' names. A very short value, or a
+    /// part such as one element of a list, is hidden only in quotes and if `written` has the
+    /// variable, because other words contain it too.
     fn hidden(&self, mut text: String, written: &str) -> String {
         for (name, value) in self.variables.into_iter().flatten() {
             let shown = format!("${{{name}}}");
@@ -318,7 +318,7 @@ impl Report<'_> {
     }
 }
 
-/// A value that is shorter is found in many words.
+/// Shortest value hidden everywhere; shorter ones occur in many words.
 const HIDDEN_BYTES_MIN: usize = 4;
 
 fn place(spot: &RawLocation, file: Option<File<'_>>, lines: &mut LineCounter) -> FaultLocation {
@@ -345,7 +345,7 @@ fn origin(spot: &RawLocation, (path, text): File<'_>) -> FaultLocation {
         RawLocation::File(range) => text.get(line_start(text, range.start)..).unwrap_or_default(),
         RawLocation::Flag(_) | RawLocation::Nowhere => "",
     };
-    // A list may go on over lines; the comment is behind its end.
+    // A list may span lines; the comment follows its end.
     let mut value = lines.lines().take_while(|line| !line.is_empty());
     let comment = value.find_map(|line| line.rsplit_once("  # ")).map(|(_, comment)| comment);
     let named = comment.and_then(|comment| comment.rsplit_once(':'));
@@ -354,7 +354,7 @@ fn origin(spot: &RawLocation, (path, text): File<'_>) -> FaultLocation {
     FaultLocation::File { path: path.to_owned(), line, column: 0 }
 }
 
-/// The word before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
+/// Word before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
 const SECRET: &str = "pin-value=";
 
 fn excerpt(spot: &RawLocation, file: Option<File<'_>>) -> Option<Excerpt> {
@@ -370,24 +370,24 @@ fn excerpt(spot: &RawLocation, file: Option<File<'_>>) -> Option<Excerpt> {
     Some(Excerpt::cut(line, before, marked))
 }
 
-/// The place at which the line begins that holds a byte.
+/// Returns the offset at which the line of a byte begins.
 fn line_start(text: &str, offset: usize) -> usize {
     let head = text.get(..offset).unwrap_or(text);
     head.rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Numbers lines. It goes on from where it was, because thousands of complaints about one file are
-/// placed in the order of its bytes.
+/// Counts line numbers. Each count continues from the last one, because thousands of complaints
+/// about one file are placed in the order of its bytes.
 #[derive(Default)]
 struct LineCounter {
-    /// The address of the text.
+    /// Address of the text.
     text: usize,
     offset: usize,
     newlines: usize,
 }
 
 impl LineCounter {
-    /// The number of the line that holds a byte, from 1.
+    /// Returns the number of the line that holds a byte, from 1.
     fn line(&mut self, text: &str, offset: usize) -> usize {
         let address = text.as_ptr().addr();
         if self.text != address || offset < self.offset {
@@ -405,13 +405,13 @@ fn characters(text: &str, range: Range<usize>) -> usize {
     text.get(range).map_or(0, |part| part.chars().count())
 }
 
-/// The characters that fit beside a line number on a usual terminal.
+/// Number of characters that fit beside a line number on a usual terminal.
 const EXCERPT_CHARACTERS_MAX: usize = 120;
 
-/// How much of a long line is shown before the mark.
+/// Number of characters of a long line that are shown before the mark.
 const CONTEXT_CHARACTERS: usize = 40;
 
-/// Stands for what is left out.
+/// Mark for the omitted part of a line.
 const CUT: &str = "... ";
 
 impl Excerpt {
@@ -434,7 +434,7 @@ impl Excerpt {
     }
 }
 
-/// A terminal must not obey what a file holds.
+/// Replaces control characters, because a terminal must not obey the contents of a file.
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
@@ -444,13 +444,13 @@ fn printable(character: char) -> char {
 }
 
 impl Diagnostic {
-    /// Whether nothing starts with it.
+    /// Whether the diagnostic stops the program.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// The text for a terminal, several lines without the last newline. Names of files are in it,
-    /// which others may have chosen: none begins a line.
+    /// Renders the text for a terminal, several lines without the last newline. File names never
+    /// begin a line, because others may have chosen them.
     pub fn render(&self, colour: bool) -> String {
         let paint = Paint { colour };
         let word = self.severity.word();
@@ -501,7 +501,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Colours of ECMA-48, where they are wanted.
+/// Colours of ECMA-48, if enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     pub colour: bool,
@@ -529,7 +529,7 @@ impl Paint {
     }
 }
 
-/// The longest word that is compared with others: no name is longer, with room for slips.
+/// Longest word that is compared with names: no name is longer, with room for typos.
 const TYPED_BYTES_MAX: usize = 96;
 
 pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
@@ -543,8 +543,8 @@ pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Whether a name was cut short or typed with few slips, which likeness alone does not say: "acme"
-/// is like "name".
+/// Whether a name was cut short or has few typos. Similarity alone does not tell: "acme" is like
+/// "name".
 fn is_slip(typed: &str, name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let slips = strsim::damerau_levenshtein(typed, &name);

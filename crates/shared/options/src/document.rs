@@ -1,6 +1,6 @@
-//! The typed text as a tree with places, the same for a TOML file and for flags: how it is read,
-//! and whether it has the shape of its table of options: known keys, lists and tables where they
-//! belong. Knows no keys by itself, and what the values mean is the reader's matter.
+//! The tree of typed text with places, the same for TOML and flags: parses TOML, and checks the
+//! tree against a table of options (known keys, lists and tables where they belong). Knows no keys
+//! itself; the reader interprets the values.
 
 use std::ops::Range;
 
@@ -19,28 +19,28 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub enum Value {
     Text(String),
-    /// `None` is a number below zero or too large for any key.
+    /// An integer; `None` if it is negative or too large for any key.
     Integer(Option<u64>),
     /// A number with a fraction, as it was written.
     Float(String),
     Boolean(bool),
     List(Vec<Node>),
     Table(Vec<Entry>),
-    /// A kind of value that no key takes: its name.
+    /// Name of a kind of value that no key accepts.
     Other(&'static str),
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key as it was written.
+    /// Key as it was written.
     pub key: String,
     pub key_spot: RawLocation,
     pub node: Node,
 }
 
 impl Entry {
-    /// A key that stands at the place of its value.
+    /// Makes an entry whose key has the place of its value.
     pub fn new(key: &str, node: Node) -> Self {
         Self { key: key.to_owned(), key_spot: node.spot.clone(), node }
     }
@@ -85,7 +85,7 @@ impl Node {
         Self { value, spot }
     }
 
-    /// The entries of a table; none of any other value.
+    /// Returns the entries of a table; an empty slice for any other value.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Table(entries) => entries,
@@ -93,13 +93,13 @@ impl Node {
         }
     }
 
-    /// The value of that key of a table.
+    /// Returns the value of that key of a table.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let entry = self.entries().iter().find(|entry| entry.key == key);
         entry.map(|entry| &entry.node)
     }
 
-    /// The texts of a value or of a list, as flags would say them.
+    /// Returns the texts of a value or of a list, in the notation of flags.
     pub fn texts(&self) -> Vec<String> {
         match &self.value {
             Value::List(elements) => elements.iter().filter_map(|one| one.value.text()).collect(),
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// The elements of a list; none of a table. Another value stands for a list of itself.
+    /// Returns the elements of a list, or the value itself; an empty slice for a table.
     pub fn elements(&self) -> &[Self] {
         match &self.value {
             Value::List(elements) => elements,
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// A value as a flag would say it; `None` of lists, tables and numbers of no key.
+    /// Returns a value in the notation of flags; `None` for lists, tables and numbers of no key.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Float(text) => Some(text.clone()),
@@ -140,27 +140,27 @@ impl Value {
         }
     }
 
-    /// Whether it is neither a list nor a table.
+    /// Whether the value is neither a list nor a table.
     pub fn is_scalar(&self) -> bool {
         !matches!(self, Self::List(_) | Self::Table(_))
     }
 }
 
-/// A file with this many syntax errors is no TOML; the rest would only hide the first.
+/// Number of syntax errors from which a file is not TOML; more would only hide the first.
 const SYNTAX_ERRORS_MAX: usize = 10;
 
-/// The tree of a text; `None` if it is no TOML, which has then been reported.
+/// Parses a text to a tree; reports and returns `None` if the text is not TOML.
 pub fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
     let (root, is_whole) = recovered(text, report);
     is_whole.then_some(root)
 }
 
-/// The tree of what can be read of a text, and whether that is all; the rest has been reported.
+/// Parses as much of a text as possible. Returns whether that is all; the rest has been reported.
 pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
     recovered_from(0, text, report)
 }
 
-/// The same of a text whose first byte has this place among the bytes of all files.
+/// Does [`recovered`] for a text whose first byte has this offset among the bytes of all files.
 pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() && text.lines().any(|line| line.trim_start().starts_with(PEM_BEGIN)) {
@@ -177,17 +177,17 @@ pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, b
     (root, errors.is_empty())
 }
 
-/// A line of PEM (RFC 7468), which no line of TOML begins like.
+/// Beginning of a PEM file (RFC 7468); no line of TOML begins so.
 const PEM_BEGIN: &str = "-----BEGIN ";
 
-/// The one error of a file of PEM: none of its lines is shown, because they may be those of a key.
+/// Makes the one error for a PEM file; shows none of its lines, because one may be part of a key.
 fn pem() -> Problem {
     let problem = Problem::new("this is a file of certificates or keys (PEM), no configuration");
     problem.hint("a certificate is named by --certificate FILE, or by `certificates` in a file")
 }
 
-/// The hint for a header `[a.b.c]`, or keys with dots, behind `b = { ... }`: the table in braces is
-/// whole.
+/// Returns the hint for a header `[a.b.c]`, or dotted keys, after `b = { ... }`: an inline table is
+/// complete.
 fn whole_table(text: &str, at: usize, message: &str) -> Option<String> {
     if !["inline table", "duplicate key"].iter().any(|words| message.contains(words)) {
         return None;
@@ -211,7 +211,7 @@ fn whole_table(text: &str, at: usize, message: &str) -> Option<String> {
     ))
 }
 
-/// A table that was parsed, in the order of the text.
+/// Converts a parsed table, in the order of the text.
 pub fn entries(table: &DeTable<'_>) -> Value {
     entries_from(0, table)
 }
@@ -231,7 +231,7 @@ fn entries_from(start: usize, table: &DeTable<'_>) -> Value {
     Value::Table(entries.collect())
 }
 
-/// The parser bounds the depth of nesting, and with it this recursion.
+/// Converts a value recursively; the parser limits the depth of nesting.
 fn converted(start: usize, value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
@@ -251,18 +251,18 @@ fn converted(start: usize, value: &DeValue<'_>) -> Value {
     }
 }
 
-/// Reports every unknown key, every value of the wrong shape, and keys that cannot stand together.
+/// Reports every unknown key, every value of the wrong shape, and keys that exclude each other.
 pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
     check_keys(root, options, report);
     ShapeCheck { options, report }.relations(root, "");
 }
 
-/// The same without keys that cannot stand together: the tree is a part that another completes.
+/// Checks like [`check`] but allows keys that exclude each other: another tree completes this one.
 pub fn check_keys(root: &Node, options: &Table, report: &Report<'_>) {
     ShapeCheck { options, report }.table(root, "");
 }
 
-/// A switch that is off says nothing.
+/// Whether an entry has an effect: a switch that is off has none.
 fn is_on(entry: &Entry) -> bool {
     !matches!(entry.node.value, Value::Boolean(false))
 }
@@ -289,7 +289,7 @@ impl ShapeCheck<'_> {
         }
     }
 
-    /// Reports the relations in a table and in those within.
+    /// Reports broken relations between keys in a table and in nested tables.
     fn relations(&self, node: &Node, path: &str) {
         for entry in node.entries().iter().filter(|entry| is_on(entry)) {
             let mut beside = self.options.children(path);
@@ -302,7 +302,7 @@ impl ShapeCheck<'_> {
         }
     }
 
-    /// Reports a key without effect, and one that cannot stand beside another.
+    /// Reports a key without effect, and one that excludes another.
     fn relation(&self, key: &'static Key, entry: &Entry, table: &Node) {
         let is_there = |name: &&&str| {
             let mut entries = table.entries().iter();
@@ -344,7 +344,7 @@ impl ShapeCheck<'_> {
         let typed = format!("{parent}.{name}");
         let plain = name.to_ascii_lowercase().replace('_', "-");
         let elsewhere = self.options.keys.iter().filter(|key| key.name() == plain);
-        // Of several the nearest; of those as near the first.
+        // The nearest wins; the first among equally near ones.
         let elsewhere = elsewhere.rev().max_by_key(|key| alike(key.path, parent));
         Problem::new(format!("unknown key `{shown}` {place}")).hint(
             if parent.rsplit('.').next() == Some(name) {
@@ -380,7 +380,7 @@ impl ShapeCheck<'_> {
             (other @ (Value::List(_) | Value::Table(_)), _) => {
                 self.misshapen(node, key, other, "one value");
             }
-            // The reader knows what each scalar may be.
+            // The reader checks scalars.
             _ => {}
         }
     }
@@ -391,13 +391,13 @@ impl ShapeCheck<'_> {
         self.report.error(&node.spot, key.path, problem);
     }
 }
-/// How many words two paths have in common, from the start.
+/// Returns the number of leading words that two paths have in common.
 fn alike(path: &str, other: &str) -> usize {
     let pairs = path.split('.').zip(other.split('.'));
     pairs.take_while(|(one, other)| one == other).count()
 }
 
-/// The remedy for a key that was written into another table than its own.
+/// Returns the hint for a key in the wrong table.
 fn misplaced(key: &Key) -> String {
     match (key.parent(), key.shorthand) {
         ("", None) if matches!(key.kind, Kind::Table) => {

@@ -1,10 +1,10 @@
-//! Flags to the same tree that a document gives.
+//! Parses flags to the same tree that a document gives.
 
 use crate::diagnostic::{Problem, RawLocation, Report};
 use crate::document::{Entry, Node, Value};
 use crate::key::{Key, Kind, Table};
 
-/// The tree that these flags mean, in their order: names without dashes, and values.
+/// Returns the tree of these flags, in their order: names without dashes, and values.
 pub fn parse<'f>(
     flags: impl IntoIterator<Item = (&'f str, &'f str)>,
     table: &Table,
@@ -20,7 +20,7 @@ pub fn parse<'f>(
     root
 }
 
-/// A value typed without TOML's quotes, as its key takes it.
+/// Converts a value typed without TOML's quotes to the kind of its key.
 ///
 /// Text that does not fit stays text, because the reader has better words for it.
 pub fn value(key: &Key, text: &str, spot: &RawLocation) -> Value {
@@ -36,8 +36,8 @@ pub fn value(key: &Key, text: &str, spot: &RawLocation) -> Value {
     one
 }
 
-/// A document in which any value may stand as a flag would say it, numbers in quotes and lists
-/// with commas: each as its key takes it.
+/// Converts a document whose values may be in the notation of flags (numbers in quotes, lists with
+/// commas) to the kinds of their keys.
 pub fn retyped(mut root: Node, table: &Table) -> Node {
     let Value::Table(entries) = &mut root.value else { return root };
     for entry in entries {
@@ -60,7 +60,7 @@ pub fn retyped(mut root: Node, table: &Table) -> Node {
     root
 }
 
-/// The words of a command line that say the same, in the order of the table.
+/// Returns the equivalent words of a command line, in the order of the table.
 pub fn words(root: &Node, table: &Table) -> Vec<String> {
     let mut words = Vec::new();
     for key in table.keys {
@@ -83,7 +83,7 @@ pub fn words(root: &Node, table: &Table) -> Vec<String> {
     words
 }
 
-/// The entries of `over`, and those of `base` that they do not replace.
+/// Merges the entries of `over` with those of `base` that they do not replace.
 ///
 /// A key replaces its namesake, the keys that it excludes or that exclude it, those that its row
 /// names, and those that have no effect without these.
@@ -104,7 +104,7 @@ pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
         let requires = table.find(&old.key).map_or(&[][..], |key| key.requires);
         let is_there =
             |name: &&str| over.get(name).is_some() || stay.iter().any(|entry| entry.key == **name);
-        // What had no effect before, and could have some still, is told, not dropped.
+        // A key without effect before, which could still have one, is kept and reported.
         let had_none = requires.iter().all(|name| base.get(name).is_none());
         let can_have = requires.is_empty() || requires.iter().any(|name| !is_replaced(name));
         requires.iter().any(is_there) || had_none && can_have
@@ -113,7 +113,7 @@ pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
     Node::new(Value::Table(entries.cloned().collect()), RawLocation::Nowhere)
 }
 
-/// One value, as its key takes it.
+/// Converts one value to the kind of its key.
 pub fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
         (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
@@ -222,7 +222,7 @@ mod tests {
         retyped(document::parse(text, report).unwrap(), &TABLE)
     }
 
-    /// The settings of a document and flags together, as flags.
+    /// Merges a document and flags, and returns the result as flags.
     fn together(text: &str, flags: &[(&str, &str)]) -> String {
         let report = Report::new(None);
         let over = parse(flags.iter().copied(), &TABLE, &report);
@@ -250,7 +250,7 @@ mod tests {
             (file, ("quiet", "true"), "--rate 5 --spacing even --quiet"),
             (file, ("quiet", "false"), "--rate 5 --time 3 --spacing even"),
             ("spacing = \"even\"\n", ("steps", "1"), "--steps 1 --spacing even"),
-            // It had no effect before, which is told.
+            // The key had no effect before, which is reported.
             ("spacing = \"even\"\n", ("time", "1"), "--time 1 --spacing even"),
         ] {
             assert_eq!(together(text, &[flag]), told, "{text} and {flag:?}");

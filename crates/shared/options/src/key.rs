@@ -1,5 +1,5 @@
-//! One key of a configuration: what it holds, what holds without it, and how it is told; and the
-//! table of all keys of a program, by path or flag.
+//! Keys of a configuration: kind, default, flag and help of each; and the table of all keys of a
+//! program, by path or flag.
 
 use std::time::Duration;
 
@@ -7,66 +7,66 @@ use crate::diagnostic::{Problem, nearest};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The tables around the key and its name, with dots: `service.front.listen`.
+    /// Names of the enclosing tables and the key, with dots: `service.front.listen`.
     pub path: &'static str,
     pub kind: Kind,
-    /// Whether it holds a list of that.
+    /// Whether the key holds a list of that kind.
     pub many: bool,
-    /// For a table: a value that is no table means this key of it.
+    /// Key of this table that a value other than a table stands for.
     pub shorthand: Option<&'static str>,
     pub default: Default,
-    /// The flag of the same meaning, without dashes.
+    /// Flag of the same meaning, without dashes.
     pub flag: Option<&'static str>,
-    /// The meaning of the flag without a value, where it may stand so.
+    /// Meaning of the flag without a value, where that is allowed.
     pub alone: Option<&'static str>,
     pub group: &'static str,
     /// Whether each key in this table is a flag of the same name.
     pub flags: bool,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
-    /// Keys of the same table, without any of which it has no effect.
+    /// Keys of the same table; without any of them this key has no effect.
     pub requires: &'static [&'static str],
-    /// Keys of the same table that cannot stand beside it, and why. One of a pair says it.
+    /// Keys of the same table that exclude this one, and why. Only one of a pair lists the other.
     pub excludes: (&'static [&'static str], &'static str),
     /// Keys of a document that the flag replaces, beside its namesake and those that it excludes.
     pub replaces: &'static [&'static str],
-    /// Names of other programs for the words of a choice: theirs, which may end with `*`, and ours;
-    /// nothing = we have no such word, and several words say why.
+    /// Other programs' names (which may end with `*`) for the words of a choice, each with our
+    /// word; empty = no such word here; several words = the reason why there is none.
     pub synonyms: &'static [(&'static str, &'static str)],
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     pub example: &'static str,
-    /// The table whose keys may stand in this one, none of them required.
+    /// Table whose keys may stand in this one, none of them required.
     pub like: Option<&'static str>,
-    /// The keys in a table, where a struct states them.
+    /// Keys in a table, if a struct declares them.
     pub children: &'static [Self],
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Table,
-    /// A place to listen at.
+    /// Address to listen on.
     Address,
     Endpoint,
     Network,
-    /// A set of addresses, or a file with one per line.
+    /// Set of addresses, or a file with one per line.
     Networks,
     Path,
-    /// Free text; the word says what of.
+    /// Free text, with a word for its meaning.
     Text(&'static str),
     Boolean,
-    /// A number in a range.
+    /// Number in a range.
     Count(u64, u64),
-    /// A time in a range.
+    /// Duration in a range.
     Duration(Duration, Duration),
-    /// A number of bytes in a range.
+    /// Number of bytes in a range.
     Size(u64, u64),
     /// `true` or `false`; its flag alone means `true`.
     Switch,
     Choice(&'static [&'static str]),
-    /// A TCP port, or a range of them.
+    /// TCP port, or a range of ports.
     Ports,
-    /// A status of HTTP, a class of them (`2xx`), or a range.
+    /// HTTP status, a class of them (`2xx`), or a range.
     Status,
     /// `"auto"`, a number of threads, or a list of CPUs.
     Threads,
@@ -75,13 +75,13 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Default {
     Required,
-    /// There is no value; the words say what that means.
+    /// No value; the words explain the effect.
     Absent(&'static str),
-    /// This, as a flag would say it.
+    /// Default value in the notation of flags.
     Text(&'static str),
 }
 
-/// A key that must be written and has no flag; the methods below say the rest.
+/// Makes a key that is required and has no flag; the methods below change that.
 pub const fn key(path: &'static str, kind: Kind) -> Key {
     Key {
         path,
@@ -109,7 +109,7 @@ pub const fn table(path: &'static str) -> Key {
     key(path, Kind::Table)
 }
 
-/// The bytes of a path of this table and this field.
+/// Returns the number of bytes of the path of this table and field.
 pub const fn path_length(parent: &str, field: &str) -> usize {
     match parent.len() {
         0 => field.len(),
@@ -117,7 +117,7 @@ pub const fn path_length(parent: &str, field: &str) -> usize {
     }
 }
 
-/// The path of the key that a field of a table's struct states.
+/// Returns the path of the key that a field of a table's struct declares.
 pub const fn path<const LENGTH: usize>(parent: &str, field: &str) -> [u8; LENGTH] {
     let (parent, field) = (parent.as_bytes(), field.as_bytes());
     let (mut path, mut place) = ([b'.'; LENGTH], 0);
@@ -143,7 +143,7 @@ pub const fn utf8(path: &[u8]) -> &str {
     }
 }
 
-/// The number of all keys in a tree of tables. Headings are not counted.
+/// Returns the number of all keys in a tree of tables. Headings do not count.
 pub const fn count(keys: &[Key]) -> usize {
     let (mut place, mut sum) = (0, 0);
     while place < keys.len() {
@@ -154,8 +154,8 @@ pub const fn count(keys: &[Key]) -> usize {
     sum
 }
 
-/// All keys of a tree of tables in one row, a table before the keys in it. A key is of the group of
-/// its table, unless its row says another; those at the top are of the group that is named here.
+/// Returns all keys of a tree of tables as one array, a table before its keys. A key is in the
+/// group of its table, unless its row names another; `group` is the group at the top level.
 pub const fn flattened<const COUNT: usize>(keys: &[Key], group: &'static str) -> [Key; COUNT] {
     let mut all = [table(""); COUNT];
     flatten(keys, group, &mut all, 0);
@@ -178,8 +178,8 @@ const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: u
 }
 
 impl Key {
-    /// With a list of its kind. Paths and addresses may hold commas, so that a list of them is no
-    /// text with commas.
+    /// Makes the key hold a list of its kind. Paths and addresses may contain commas, so a list of
+    /// them cannot be written as one text with commas.
     pub const fn many(mut self) -> Self {
         self.many = true;
         self.commas = !matches!(self.kind, Kind::Path | Kind::Address | Kind::Table);
@@ -196,19 +196,19 @@ impl Key {
         self
     }
 
-    /// Each key in which is a flag of the same name.
+    /// Makes each key in this table a flag of the same name.
     pub const fn flags(mut self) -> Self {
         self.flags = true;
         self
     }
 
-    /// Whose value, if it is no table, means this key of it.
+    /// Declares that a value other than a table means this key of the table.
     pub const fn shorthand(mut self, key: &'static str) -> Self {
         self.shorthand = Some(key);
         self
     }
 
-    /// With no value if nobody writes one; the words say what that means.
+    /// Makes the key optional without a default; the words explain the absence.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.default = Default::Absent(meaning);
         self
@@ -219,13 +219,13 @@ impl Key {
         self
     }
 
-    /// With that example, a line of TOML.
+    /// Sets the example, a line of TOML.
     pub const fn example(mut self, example: &'static str) -> Self {
         self.example = example;
         self
     }
 
-    /// With the keys of the table of that path, none of them required.
+    /// Allows the keys of the table of that path in this one, none of them required.
     pub const fn like(mut self, path: &'static str) -> Self {
         self.like = Some(path);
         self
@@ -236,30 +236,30 @@ impl Key {
         self
     }
 
-    /// The hint for who wrote a document.
+    /// Returns the hint for the author of a document.
     pub fn for_example(&self) -> String {
         format!("for example: {}", self.example)
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &'static str {
         self.path.rsplit_once('.').map_or(self.path, |(_, name)| name)
     }
 
-    /// The value of the example, as a flag would take it.
+    /// Returns the value of the example in the notation of flags.
     pub fn example_value(&self) -> String {
         let value = self.example.split_once(" = ").map_or("", |(_, value)| value);
         let list = value.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
         list.unwrap_or(value).replace("\", \"", ",").replace('"', "")
     }
 
-    /// The help's first sentence, without its full stop.
+    /// Returns the help's first sentence, without its full stop.
     pub fn short_help(&self) -> &'static str {
         let first = self.help.split_once(". ").map_or(self.help, |(first, _)| first);
         first.trim_end_matches('.')
     }
 
-    /// The path of the table that it stands in; empty at the top.
+    /// Returns the path of the enclosing table; empty at the top.
     pub fn parent(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
@@ -268,13 +268,13 @@ impl Key {
 /// The options of a program.
 #[derive(Debug)]
 pub struct Table {
-    /// Every key, in the order of the reference; a table before the keys in it.
+    /// All keys, in the order of the reference; a table before its keys.
     pub keys: &'static [Key],
     /// Names that other programs have for these options.
     pub foreign: fn() -> &'static [ForeignKeyName],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
-    /// The command that lists the flags.
+    /// Command that lists the flags.
     pub help: &'static str,
 }
 
@@ -283,9 +283,9 @@ pub struct Table {
 pub struct ForeignKeyName {
     pub name: &'static str,
     pub of: &'static str,
-    /// The path of the key here.
+    /// Path of the key here.
     pub now: &'static str,
-    /// The value there; empty = the same.
+    /// Value there; empty = the same.
     pub value: &'static str,
 }
 
@@ -295,10 +295,10 @@ impl ForeignKeyName {
         Self { name, of, now, value: "" }
     }
 
-    /// Whether this was typed: programs differ in letters' case, `_` and `-`.
+    /// Whether this name was typed. Programs differ in letters' case, `_` and `-`.
     fn is(&self, typed: &str) -> bool {
         let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
-        // A letter alone is a flag, and `-C` is another than `-c`.
+        // A single letter is a flag, and `-C` differs from `-c`.
         typed == self.name || typed.len() > 1 && plain(typed) == plain(self.name)
     }
 }
@@ -308,12 +308,12 @@ impl Table {
         self.keys.iter().find(|key| key.path == path)
     }
 
-    /// The key of that flag, given without dashes.
+    /// Returns the key of that flag, given without dashes.
     pub fn find_flag(&self, flag: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.flag == Some(flag))
     }
 
-    /// The keys that stand directly in a table; the empty path is the top.
+    /// Returns the keys that stand directly in a table; the empty path is the top.
     pub fn children(&self, parent: &str) -> impl Iterator<Item = &'static Key> {
         self.keys.iter().filter(move |key| key.parent() == parent)
     }
@@ -346,20 +346,20 @@ impl Table {
         }
     }
 
-    /// The key that a value means which is no table.
+    /// Returns the key that a value other than a table stands for.
     pub fn shorthand_key(&self, key: &Key) -> Option<&'static Key> {
         let name = key.shorthand?;
         self.children(key.path).find(|child| child.name() == name)
     }
 
-    /// The flag that gives a key: its own, or that of the table that it is the shorthand of.
+    /// Returns the flag that gives a key: its own, or that of the table whose shorthand it is.
     pub fn giving_flag(&self, key: &Key) -> Option<&'static str> {
         let is_short_for_key = |table: &&Key| table.shorthand == Some(key.name());
         key.flag.or_else(|| self.find(key.parent()).filter(is_short_for_key)?.flag)
     }
 
-    /// The hint for who gave a key by its flag: the key's example as a flag, or what its value is
-    /// called, if the example is of several values.
+    /// Returns the hint for a key given by its flag: the example as a flag, or the name of the
+    /// value if the example has several values.
     pub(crate) fn flag_example(&self, key: &Key) -> Option<String> {
         let flag = self.giving_flag(key)?;
         let value = match key.example_value() {
@@ -368,14 +368,14 @@ impl Table {
             value if value == "false" => "off".to_owned(),
             value => value,
         };
-        // A shell has another meaning for these.
+        // These characters are special to a shell.
         let is_of_shell =
             |letter: char| letter.is_whitespace() || "[]<>*?&;|$`\"(){}~#!".contains(letter);
         let quote = if value.contains(is_of_shell) { "'" } else { "" };
         Some(format!("for example: --{flag} {quote}{value}{quote}"))
     }
 
-    /// The name of a flag's value in the help.
+    /// Returns the name of a flag's value in the help.
     pub fn value_name(&self, key: &Key) -> &'static str {
         match key.kind {
             Kind::Table => {
@@ -399,7 +399,7 @@ impl Table {
         }
     }
 
-    /// Faults of the rows themselves, for a test of the table.
+    /// Returns the faults of the rows themselves, for a test of the table.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (index, key) in self.keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Options as tables of rows, from which come the parsers of flags and TOML, help, reference and
+//! Tables of option rows, which generate the parsers of flags and TOML, help, reference and
 //! diagnostics with places.
 //!
 //! Knows no option of any program, and reads no file.

@@ -1,4 +1,4 @@
-//! Durations, sizes, ranges and CPU lists as people write them. Text to values and back.
+//! Parses and formats durations, sizes, ranges and CPU lists as people write them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -27,16 +27,16 @@ const SIZE_UNITS: &[(&[&str], u64)] = &[
     (&["B", ""], 1),
 ];
 
-/// No CPU number of Linux is larger: the kernel's NR_CPUS ends at 8192.
+/// Largest CPU number of Linux: the kernel's NR_CPUS ends at 8192.
 const CPU_MAX: u16 = 8191;
 
-/// `250us`, `1.5s`, `5m`, `12h`, `7d`.
+/// Parses `250us`, `1.5s`, `5m`, `12h`, `7d`.
 pub fn duration(text: &str) -> Option<Duration> {
     let nanoseconds = scaled(text, DURATION_UNITS)?.round();
     (nanoseconds < u64::MAX as f64).then(|| Duration::from_nanos(nanoseconds as u64))
 }
 
-/// The shortest text for a duration.
+/// Returns the shortest text for a duration.
 pub fn show_duration(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".to_owned();
@@ -45,7 +45,7 @@ pub fn show_duration(duration: Duration) -> String {
     show(nanoseconds, DURATION_UNITS)
 }
 
-/// A whole number as people write it beside `50000`: `50k`, `50K`, `1M`, `50_000`, `50,000`.
+/// Parses a whole number as people write it: `50000`, `50k`, `50K`, `1M`, `50_000`, `50,000`.
 pub fn count(text: &str) -> Option<u64> {
     let digits = text.trim().replace(['_', ',', ' '], "");
     let units: &[(&[&str], u64)] = &[(&[""], 1), (&["k"], 1_000), (&["m"], 1_000_000)];
@@ -53,18 +53,18 @@ pub fn count(text: &str) -> Option<u64> {
     (number.fract() == 0.0 && number < u64::MAX as f64).then_some(number as u64)
 }
 
-/// `512`, `512B`, `64KiB`, `64k`, `32MiB`, `1GiB`: powers of 1024.
+/// Parses `512`, `512B`, `64KiB`, `64k`, `32MiB`, `1GiB`: powers of 1024.
 pub fn size(text: &str) -> Option<u64> {
     let bytes = scaled(text, SIZE_UNITS)?;
     (bytes.fract() == 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// The shortest text for a number of bytes.
+/// Returns the shortest text for a number of bytes.
 pub fn show_size(bytes: u64) -> String {
     show(bytes, SIZE_UNITS)
 }
 
-/// A decimal number with one of these units.
+/// Parses a decimal number with one of these units.
 fn scaled(text: &str, units: &[(&[&str], u64)]) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -84,14 +84,14 @@ fn show(amount: u64, units: &[(&[&str], u64)]) -> String {
     }
 }
 
-/// `6`, `0-3`: a number, or the first and the last of several.
+/// Parses `6` or `0-3`: a number, or the first and the last of several.
 pub fn range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
     (first <= last).then_some(first..=last)
 }
 
-/// `0-3,6`: CPU numbers in the order written, without repetition.
+/// Parses `0-3,6`: CPU numbers in the order written, without repetition.
 pub fn cpu_list(text: &str) -> Option<Vec<u16>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {

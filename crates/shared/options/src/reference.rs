@@ -1,8 +1,8 @@
-//! Help and reference pages, and the JSON Schema (2020-12) of a file of a table's keys, by which
-//! editors complete and check it: all made from the rows of a table.
+//! Renders help and reference pages, and the JSON Schema (2020-12) by which editors complete and
+//! check a file, all from the rows of a table.
 //!
-//! The schema is never stricter than the reader, but for the case of letters in words, and knows no
-//! relations between tables: those are the reader's alone.
+//! The schema is never stricter than the reader, but for the case of letters in words. Only the
+//! reader checks relations between tables.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::key::{Default, Key, Kind, Table};
 use crate::quantity;
 
-/// The widest line of a help, in characters.
+/// Maximum width of a help line, in characters.
 const LINE_CHARACTERS_MAX: usize = 92;
 
 impl Table {
-    /// The entries of all keys as Markdown, each with its value, default, flag and example.
+    /// Renders the entries of all keys as Markdown, each with its value, default, flag and example.
     pub fn page(&self) -> String {
         let entries = self.keys.iter().map(|key| {
             let level = if key.parent().is_empty() { "##" } else { "###" };
@@ -24,7 +24,7 @@ impl Table {
         entries.collect()
     }
 
-    /// The same beneath the headings of their groups.
+    /// Renders the entries of all keys beneath the headings of their groups.
     pub fn page_by_group(&self) -> String {
         let (mut text, mut group) = (String::new(), "");
         for key in self.keys {
@@ -37,7 +37,7 @@ impl Table {
         text
     }
 
-    /// The keys that somebody may mean by a path, the end of one, or a flag with or without dashes.
+    /// Finds the keys that a path, the end of a path, or a flag with or without dashes may mean.
     pub fn meant(&self, name: &str) -> Vec<&'static Key> {
         let flag = name.trim_start_matches('-');
         let is_meant = |key: &&Key| {
@@ -54,7 +54,7 @@ impl Table {
         format!("{}\n{}{facts}", key.path, indented(key.help)).replace('`', "")
     }
 
-    /// The entry, and for a table the names of its keys.
+    /// Renders the entry, and for a table the names of its keys.
     pub fn help_text(&self, key: &Key) -> String {
         let keys: Vec<_> = self.children(key.path).map(Key::name).collect();
         let listed = indented(&format!("Keys: {}", keys.join(", ")));
@@ -78,8 +78,8 @@ impl Table {
             facts if facts == "table" => String::new(),
             facts => format!("\n*{facts}*\n"),
         };
-        // The facts of a plain value, in the forms of the page's head, are an example of it; of a
-        // table its keys, which follow, have theirs.
+        // A plain value in the forms of the page's introduction is its own example; the keys of a
+        // table, which follow, have their own.
         let is_plain = match key.kind {
             Kind::Table => !key.many,
             Kind::Boolean
@@ -110,7 +110,7 @@ impl Table {
         format!("`{}`{again}", self.usage(key, flag))
     }
 
-    /// A flag, with what its value is called where that says more than the facts beside it.
+    /// Renders a flag, with the name of its value if that says more than the facts beside it.
     fn short_usage(&self, key: &Key, flag: &str) -> String {
         let says_more = match key.kind {
             Kind::Text(name) => !name.bytes().all(|byte| byte.is_ascii_uppercase()),
@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// A flag with what its value is called, in brackets if it may be left out.
+    /// Renders a flag with the name of its value, in brackets if the value may be left out.
     fn usage(&self, key: &Key, flag: &str) -> String {
         match (key.alone, self.value_name(key)) {
             (_, "") => format!("--{flag}"),
@@ -191,7 +191,7 @@ const PORTS: &str = "^[0-9]+(?:-[0-9]+)?$";
 const STATUS: &str = "^[1-5](?:xx|[0-9]{2}(?:-[1-5][0-9]{2})?)$";
 
 impl Table {
-    /// The schema of a file with this name, as text.
+    /// Returns the schema of a file with this name, as text.
     pub fn schema(&self, title: &str) -> String {
         let mut schema = self.object("", false);
         schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
@@ -203,7 +203,7 @@ impl Table {
         text
     }
 
-    /// A table of the keys beneath this path; of a part, another table says what is missing.
+    /// Returns the schema of the table at a path; `is_part`: another table has its required keys.
     fn object(&self, path: &str, is_part: bool) -> Map<String, Value> {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let mut dependent = Map::new();
@@ -239,7 +239,7 @@ impl Table {
             if !matches!(key.default, Default::Absent(_)) {
                 list["minItems"] = json!(1);
             }
-            // A value alone stands for a list of it; a table does not.
+            // A single value stands for a list of it; a table does not.
             let alone = match key.kind {
                 Kind::Table => self.shorthand_key(key).map(|short| self.one(short, is_part)),
                 _ => Some(self.one(key, is_part)),
@@ -257,7 +257,7 @@ impl Table {
         let number =
             |min: &u64, max: &u64| json!({ "type": "integer", "minimum": min, "maximum": max });
         let pattern = |pattern| json!({ "type": "string", "pattern": pattern });
-        // What a variable of the environment gives, only the reader can judge.
+        // Only the reader can check the value of an environment variable.
         let or_variable = |schema| any_of(vec![schema, json!({ "$ref": "#/$defs/variable" })]);
         match &key.kind {
             Kind::Table => {
@@ -295,7 +295,7 @@ fn any_of(schemas: Vec<Value>) -> Value {
     json!({ "anyOf": schemas })
 }
 
-/// The documentation of a key, with what holds without it.
+/// Returns the documentation of a key, with its default.
 fn description(key: &Key) -> String {
     let default = match key.default {
         Default::Required | Default::Absent("") => String::new(),

@@ -1,5 +1,4 @@
-//! Rows that know the type of what their key holds, as a field of [`section!`](crate::section)
-//! states it.
+//! Rows that know the type of their key's value; a field of [`section!`](crate::section) holds one.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -34,9 +33,9 @@ pub struct Switch;
 
 enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
-    /// Reads a text; a problem without a hint is shown with the key's example.
+    /// Parser of a text; a problem without a hint is shown with the key's example.
     Text(fn(&str) -> Result<T, Problem>),
-    /// The words of a choice with their meanings, and how a meaning is copied.
+    /// Words of a choice with their meanings, and the function that clones a meaning.
     Words(&'static [(&'static str, T)], fn(&T) -> T),
 }
 
@@ -100,7 +99,7 @@ pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, RequiredM
     row(kind, parse)
 }
 
-/// One of these words; the [`choice!`](crate::choice) macro writes them once.
+/// Makes a row of one of these words; the [`choice!`](crate::choice) macro writes them once.
 pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
@@ -117,7 +116,7 @@ pub const fn words<T, const COUNT: usize>(meanings: &[(&'static str, T)]) -> [&'
     words
 }
 
-/// A row of words with their meanings: listed, or those of a constant table of a type.
+/// Makes a row of words with their meanings, listed here or in a constant table of a type.
 #[macro_export]
 macro_rules! choice {
     (of $type:ty: $meanings:expr) => {{
@@ -179,13 +178,13 @@ impl KeyRow<bool, Switch> {
 }
 
 impl<T, M> KeyRow<T, M> {
-    /// The row without the type, at its place in that table.
+    /// Returns the row without the type, at its place in that table.
     pub const fn key(&self, table: &Key, path: &'static str, help: &'static str) -> Key {
         let flag = if table.flags { Some(path) } else { self.key.flag };
         Key { path, flag, ..self.key }.help(help.trim_ascii_start())
     }
 
-    /// With this value if nobody writes one.
+    /// Sets the default value.
     pub const fn default(mut self, text: &'static str) -> Self {
         self.key.default = Default::Text(text);
         self
@@ -196,19 +195,19 @@ impl<T, M> KeyRow<T, M> {
         self
     }
 
-    /// Whose flag means this if no value follows it.
+    /// Sets the meaning of the flag without a value.
     pub const fn alone(mut self, text: &'static str) -> Self {
         self.key.alone = Some(text);
         self
     }
 
-    /// Without effect unless one of these stands beside it.
+    /// Declares that the key has no effect without one of these.
     pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
         self.key.requires = keys;
         self
     }
 
-    /// Never beside these, for that reason.
+    /// Declares that the key excludes these, and why.
     pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
         self.key.excludes = (keys, why);
         self
@@ -247,10 +246,10 @@ pub fn wrong_kind(value: &Value, wanted: &str) -> Problem {
     Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
 }
 
-/// A text that is not empty.
+/// Returns a text that is not empty.
 ///
 /// # Errors
-/// It is no text, or empty.
+/// Fails if the value is not a text, or empty.
 pub fn as_text(value: &Value) -> Result<&str, Problem> {
     match value {
         Value::Text(text) if text.is_empty() => Err(Problem::new("is empty")),
@@ -259,10 +258,10 @@ pub fn as_text(value: &Value) -> Result<&str, Problem> {
     }
 }
 
-/// A text as what it parses to.
+/// Parses a text.
 ///
 /// # Errors
-/// It is no text, or cannot be read.
+/// Fails if the value is not a text, or does not parse.
 pub fn parse<T: FromStr<Err: Display>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let text = as_text(value)?;
     text.parse().map_err(|error| {
@@ -281,7 +280,7 @@ fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
     }
 }
 
-/// The least and the most that a number or a size may be.
+/// Returns the minimum and maximum of a number or a size.
 fn bounds(key: &Key) -> (u64, u64) {
     match key.kind {
         Kind::Count(min, max) | Kind::Size(min, max) => (min, max),
@@ -352,10 +351,10 @@ fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
     Err(Problem::new(format!("is out of range: {min} to {max}")))
 }
 
-/// Characters between the words of other programs' lists.
+/// Separators in other programs' lists of words.
 const SEPARATORS: [char; 3] = [':', ',', ' '];
 
-/// Our word in place of another program's, or the reason why we have no such word.
+/// Returns our word for another program's, or the reason why we have no such word.
 fn synonym(key: &Key, text: &str) -> Option<&'static str> {
     let is_one = !text.contains(SEPARATORS);
     let is = |theirs: &str| match theirs.strip_suffix('*') {

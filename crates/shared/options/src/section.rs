@@ -1,8 +1,8 @@
 //! Reads the keys of one table: typed, in range, with the defaults of the table of options.
 //!
-//! Every reader gives `None` after it has reported why, so that all keys of a table are read, and
-//! all faults told, before the first `?`. [`section!`](crate::section) makes such a table of a
-//! struct, whose fields state the keys.
+//! Every reader returns `None` after it has reported why, so that all keys of a table are read, and
+//! all errors reported, before the first `?`. [`section!`](crate::section) makes such a table of a
+//! struct, whose fields declare the keys.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -12,30 +12,30 @@ use crate::document::{Node, Value};
 use crate::flags;
 use crate::key::{Default, Key, Kind, Table};
 
-/// One table of the configuration, or what stands for one.
+/// One table of the configuration, or a value that stands for one.
 #[derive(Clone, Copy)]
 pub struct Section<'a> {
     table: &'static Table,
     report: &'a Report<'a>,
-    /// The key of the table; `None` at the top.
+    /// Key of the table; `None` at the top.
     key: Option<&'static Key>,
-    /// The table as it was written; `None` if it was left out.
+    /// Table as it was written; `None` if it was left out.
     node: Option<&'a Node>,
-    /// That, or the nearest table around it that was written.
+    /// `node`, or the nearest enclosing table that was written.
     around: &'a Node,
 }
 
-/// A key of a table, and the place where it was written, or where it is missing.
+/// A key of a table, and the place where it was written or is missing.
 #[derive(Clone, Copy)]
 pub struct KeyPlace<'a> {
     section: Section<'a>,
     pub key: &'static Key,
 }
 
-/// The value of a key. What is wrong with it can be told at its place.
+/// The value of a key, with its place for errors.
 #[derive(Clone)]
 pub struct Field<'a, T> {
-    /// `None` = there is no valid value, which has been reported.
+    /// Valid value, or `None` if there is none, which has been reported.
     pub value: Option<T>,
     place: KeyPlace<'a>,
 }
@@ -54,21 +54,21 @@ impl<'a, T> Deref for Field<'a, T> {
 }
 
 impl<T> Field<'_, Option<T>> {
-    /// The value that somebody wrote, if it could be read.
+    /// Returns the written value, if it could be read.
     pub fn given(&self) -> Option<&T> {
         self.value.as_ref()?.as_ref()
     }
 }
 
 impl<T> Field<'_, Vec<T>> {
-    /// The elements that somebody wrote, if they could be read.
+    /// Returns the written elements, if they could be read.
     pub fn elements(&self) -> &[T] {
         self.value.as_deref().unwrap_or_default()
     }
 }
 
 impl Field<'_, bool> {
-    /// Whether it is true, by default or because somebody wrote it.
+    /// Whether the value is true, by default or as written.
     pub fn is_on(&self) -> bool {
         self.value == Some(true)
     }
@@ -83,7 +83,7 @@ impl<'a, T> Deref for Tables<'a, T> {
 }
 
 impl<T> Tables<'_, T> {
-    /// The tables; reports an error if there are none.
+    /// Returns the tables; reports an error if there are none.
     pub fn required(&self) -> &[T] {
         let written = self.section.written(self.key);
         let holds_tables = |node: &Node| !matches!(node.value, Value::List(_));
@@ -94,8 +94,8 @@ impl<T> Tables<'_, T> {
     }
 }
 
-/// A struct of keys that [`section!`](crate::section) has made, or several of these: the value of
-/// a key that holds a table.
+/// A struct of keys that [`section!`](crate::section) has made, or several of these: the value of a
+/// key that holds a table.
 pub trait Nested<'a>: Sized {
     const KEY: Key;
 
@@ -104,7 +104,7 @@ pub trait Nested<'a>: Sized {
         Self::of(place, place.table())
     }
 
-    /// Reads the keys of a table that a key holds, or that stands in the list of a key.
+    /// Reads the keys of a table that is the value of a key or an element of its list.
     fn of(place: KeyPlace<'a>, section: Section<'a>) -> Self;
 }
 
@@ -133,10 +133,10 @@ impl<'a, T: Nested<'a>> Nested<'a> for Tables<'a, T> {
     }
 }
 
-/// A struct whose fields are the keys of a table: type, row, and the documentation as doc comment.
+/// Makes a struct whose fields are the keys of a table: type, row, and documentation (doc comment).
 ///
 /// A field without a row holds a table: the struct of one, an `Option` of it, or [`Tables`] of it.
-/// A struct whose table has no path is a heading: its keys are of the table around it.
+/// A struct whose table has no path is a heading: its keys belong to the enclosing table.
 #[macro_export]
 macro_rules! section {
     (
@@ -148,7 +148,7 @@ macro_rules! section {
     ) => {
         $(#[doc = $help])+
         $vis struct $name<$life> {
-            /// The key of the table itself.
+            /// Key of the table itself.
             #[allow(dead_code, reason = "not every table has to be complained of")]
             $vis at: $crate::section::KeyPlace<$life>,
             $($(#[doc = $doc])* $vis $field: $crate::section!(@type $life $type $(, $row)?),)*
@@ -186,7 +186,7 @@ macro_rules! section {
         const LENGTH: usize = $crate::key::path_length(TABLE.path, FIELD);
         const PATH: [u8; LENGTH] = $crate::key::path(TABLE.path, FIELD);
         let row = $row;
-        // The field says the type that the row reads.
+        // The closure checks that the row reads the field's type.
         let _ = |place| -> $crate::section::Field<'static, $type> { row.read(place) };
         row.key(&TABLE, $crate::key::utf8(&PATH), concat!($($doc),*))
     }};
@@ -213,8 +213,8 @@ impl<'a> Section<'a> {
         KeyPlace { section: *self, key }
     }
 
-    /// The key of a path from here, in which a number stands for one of a list of tables: the
-    /// list itself if it has none of that number. `None` = there is no such key.
+    /// Finds the key of a path from here, in which a number is the index in a list of tables;
+    /// returns the list itself if the index is out of range. `None` if no such key exists.
     pub fn find(&self, path: &str) -> Option<KeyPlace<'a>> {
         let (name, rest) = path.split_once('.').unwrap_or((path, ""));
         if let Ok(number) = name.parse() {
@@ -241,7 +241,7 @@ impl<'a> Section<'a> {
         places.filter(KeyPlace::is_written)
     }
 
-    /// Whether it was written in a file, not by flags.
+    /// Whether the table was written in a file, not by flags.
     pub fn is_in_file(&self) -> bool {
         self.report.is_file()
     }
@@ -252,7 +252,7 @@ impl<'a> Section<'a> {
             let entry = entries.iter().find(|entry| entry.key == key.name());
             return entry.map(|entry| &entry.node);
         }
-        // The value itself stands for one key of the table that it should be.
+        // The value itself stands for one key of the table.
         let is_short = self.key?.shorthand == Some(key.name());
         (is_short && node.value.is_scalar()).then_some(node)
     }
@@ -260,7 +260,7 @@ impl<'a> Section<'a> {
     /// Reports that all of these keys are missing, one of which would do.
     pub fn lacks(&self, keys: &[&Key]) {
         if self.node.is_some_and(|node| matches!(node.value, Value::List(_))) {
-            // A list where a table should be has been reported; what it lacks is not the point.
+            // A list where a table should be has been reported; its missing keys do not matter.
             return;
         }
         let each = |show: &dyn Fn(&Key) -> String| {
@@ -272,7 +272,7 @@ impl<'a> Section<'a> {
             let flag = |key: &Key| format!("--{}", self.flag_of(key).unwrap_or_default());
             let problem = Problem::new(format!("{} is missing", each(&flag)));
             let given = each(&|key| format!("{} {}", flag(key), self.table.value_name(key)));
-            // A flag that belongs to an element of a list opens one by itself, if it comes first.
+            // A flag that belongs to an element of a list starts a new element if it comes first.
             let first = self.node.filter(|_| self.key.is_some_and(|key| key.many));
             let before =
                 match first.and_then(|node| node.entries().first()).map(|one| &one.key_spot) {
@@ -292,7 +292,7 @@ impl<'a> Section<'a> {
         self.report.error_here(spot, problem);
     }
 
-    /// The flag that gives a key; of a table, the one that gives its shorthand.
+    /// Returns the flag that gives a key; for a table, the flag of its shorthand.
     fn flag_of(&self, key: &Key) -> Option<&'static str> {
         let table = self.table;
         table.giving_flag(key).or_else(|| table.shorthand_key(key)?.flag)
@@ -300,8 +300,8 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> KeyPlace<'a> {
-    /// The table that the key holds; one that was left out holds defaults only. Keys under a
-    /// heading stand in the table around them.
+    /// Returns the table that the key holds; defaults only if it was left out. Keys under a heading
+    /// stand in the enclosing table.
     pub fn table(&self) -> Section<'a> {
         if self.key.path.is_empty() {
             return self.section;
@@ -315,12 +315,12 @@ impl<'a> KeyPlace<'a> {
         }
     }
 
-    /// Whether somebody wrote the key.
+    /// Whether the key was written.
     pub fn is_written(&self) -> bool {
         self.section.written(self.key).is_some()
     }
 
-    /// The line in a file, as diagnostics name places; `None` = flags gave the key.
+    /// Returns path and line in a file, as in diagnostics; `None` if flags gave the key.
     pub fn line(&self) -> Option<String> {
         self.section.report.place_of(&self.node().spot)
     }
@@ -334,14 +334,14 @@ impl<'a> KeyPlace<'a> {
         self.error(Problem::new(message).hint(hint));
     }
 
-    /// The same if it is so.
+    /// Reports an error with its remedy if `is_so`.
     pub fn refuse_if(&self, is_so: bool, message: impl Into<String>, hint: impl Into<String>) {
         if is_so {
             self.refuse(message, hint);
         }
     }
 
-    /// Reports it as wrong, with the remedy, where nothing can be made of it.
+    /// Reports an error with its remedy and returns `None`, because no value can be made.
     pub fn fail<T>(&self, message: impl Into<String>, hint: impl Into<String>) -> Option<T> {
         self.refuse(message, hint);
         None
@@ -370,17 +370,17 @@ impl<'a> KeyPlace<'a> {
         report.say(severity, &spot, Some(self.key.path), problem);
     }
 
-    /// One value, read by `read`; a missing one is the default.
+    /// Reads one value with `read`; a missing one is the default.
     pub fn one<T>(&self, read: impl Fn(&Value, &Key) -> Result<T, Problem>) -> Option<T> {
         let node = self.node_or_default()?;
         if !node.value.is_scalar() {
-            // Its shape has been reported.
+            // The wrong shape has been reported.
             return None;
         }
         self.read(&node, read)
     }
 
-    /// A list of values, each read by `read`; a missing one is the default, or empty.
+    /// Reads a list of values, each with `read`; a missing one is the default, or empty.
     pub fn list<T>(&self, read: impl Fn(&Value, &Key) -> Result<T, Problem>) -> Option<Vec<T>> {
         let may_be_absent = matches!(self.key.default, Default::Absent(_));
         if may_be_absent && !self.is_written() {
@@ -388,7 +388,7 @@ impl<'a> KeyPlace<'a> {
         }
         let node = self.node_or_default()?;
         let elements = match &node.value {
-            // Its shape has been reported.
+            // The wrong shape has been reported.
             Value::Table(_) => return None,
             _ => node.elements(),
         };
@@ -452,7 +452,7 @@ impl<'a> KeyPlace<'a> {
     }
 }
 
-/// All of what was read, or `None` if one was not. Reads every one, so that all faults are told.
+/// Collects all values; `None` if one is missing. Reads every one, so that all errors are reported.
 pub fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let (mut values, mut whole) = (Vec::new(), true);
     for one in read {

@@ -1,7 +1,6 @@
-//! The keys of certificates that come by ACME (RFC 8555), and what they ask of the whole.
+//! Keys of certificates from ACME (RFC 8555), and their requirements on the whole configuration.
 //!
-//! Reads the certificates that are there by now from the folder; ordering them is a process's of
-//! the daemon.
+//! Reads the issued certificates from the folder; a process of the daemon orders them.
 
 use std::fmt::Write;
 use std::io::ErrorKind;
@@ -21,7 +20,7 @@ use crate::files::bundle_of_host;
 use crate::resolver::{FileResolver, optional};
 use crate::settings::{AcmeChallenge, AcmeEntry, AcmeOptions, Password};
 
-/// Names in a certificate: Let's Encrypt's limit.
+/// Most names in a certificate: Let's Encrypt's limit.
 const DOMAINS_MAX: usize = 100;
 
 section! {
@@ -104,8 +103,8 @@ section! {
     }
 }
 
-/// The certificates of a front that came by ACME, as far as they are there. Notes on the shelf
-/// what is to be ordered.
+/// Reads a front's certificates that ACME has issued so far. Records in `resolver.acme` which
+/// certificate is to be ordered.
 pub(crate) fn certificates(
     written: &WrittenServiceAcme<'_>,
     resolver: &mut FileResolver<'_>,
@@ -129,7 +128,7 @@ pub(crate) fn certificates(
     Some((certificates, placeholder))
 }
 
-/// The file in the folder of a certificate with its key, beside others of the same name.
+/// Returns the path of a certificate with its key, relative to the ACME folder.
 pub fn certificate_file(name: &str, key: &str) -> PathBuf {
     Path::new("certificates").join(format!("{name}.{key}.pem"))
 }
@@ -180,7 +179,7 @@ fn entry(written: &WrittenServiceAcme<'_>, resolver: &mut FileResolver<'_>) -> O
     })
 }
 
-/// A domain that another of the list covers: the same one, or a wildcard one level above it.
+/// Returns a domain that another one covers: a duplicate, or a wildcard one level above it.
 fn redundant(domains: &[String]) -> Option<&String> {
     let mut others = domains.iter().enumerate();
     let covered = others.find(|(place, domain)| {
@@ -191,8 +190,8 @@ fn redundant(domains: &[String]) -> Option<&String> {
     covered.map(|(_, domain)| domain)
 }
 
-/// The name of an entry in the folder and for operators: of all that makes another certificate of
-/// it.
+/// Returns the name of an entry in the folder and for operators, made of everything that requires a
+/// different certificate.
 fn entry_name(domains: &[String], directory: &str, keys: &[&str]) -> String {
     let mut sorted = domains.to_vec();
     sorted.sort_unstable();
@@ -201,7 +200,7 @@ fn entry_name(domains: &[String], directory: &str, keys: &[&str]) -> String {
     let first = sorted.first().map_or("", |domain| domain).replace(['*', ':'], "_");
     let mut name = format!("{first}-");
     for byte in digest.iter().take(4) {
-        // A text takes all that is written to it.
+        // Writing to a text cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name
@@ -247,7 +246,7 @@ fn domain(value: &Value, key: &Key) -> Result<String, Problem> {
             && !label.ends_with('-')
     };
     let name = text.strip_prefix("*.").unwrap_or(&text);
-    // A last label of digits alone makes an address of it, not a name (RFC 1123 section 2.1).
+    // A last label of digits alone makes the name an address (RFC 1123 section 2.1).
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
     if text.len() <= 253 && name.split('.').all(is_label) && !is_number {
@@ -270,7 +269,7 @@ fn contact(value: &Value, key: &Key) -> Result<String, Problem> {
     Err(Problem::new(message).hint(key.for_example()))
 }
 
-/// Authorities by their words.
+/// Directory URLs of authorities by their words.
 const DIRECTORIES: [(&str, &str); 2] = [
     ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory"),
     ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
@@ -302,7 +301,7 @@ pub(crate) fn options(resolver: &mut FileResolver<'_>) -> AcmeOptions {
     AcmeOptions { folder: resolver.acme_folder.clone(), entries, host_roots }
 }
 
-/// All that is read of `[acme]`.
+/// Returns the folder of `[acme]`, its only key.
 pub(crate) fn folder(written: &WrittenAcme<'_>, base: &Path) -> PathBuf {
     base.join(written.folder.value.as_deref().unwrap_or_default())
 }

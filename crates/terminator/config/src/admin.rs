@@ -1,4 +1,4 @@
-//! The keys of those who watch: the status page, the metrics and the status socket.
+//! Keys of monitoring: the status page, the metrics and the status socket.
 
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ section! {
     }
 }
 
-/// Reads `[admin]`, and where the log and messages go.
+/// Reads `[admin]`, and the destinations of log and messages.
 pub(crate) fn control_options(
     admin: &WrittenAdmin<'_>,
     log: &WrittenLog<'_>,
@@ -98,7 +98,7 @@ fn admin_token(
     token.map(Some)
 }
 
-/// A successor takes the socket's place by renaming it.
+/// Reads the socket's path; a successor replaces the socket by renaming.
 fn socket_path(value: &Value, _: &Key) -> Result<String, Problem> {
     let path = options::as_text(value)?;
     if path.starts_with('@') || path.starts_with("unix:") {
@@ -108,7 +108,7 @@ fn socket_path(value: &Value, _: &Key) -> Result<String, Problem> {
     Ok(path.to_owned())
 }
 
-/// A name as requests have it, without a port.
+/// Reads a host name as in requests, without a port.
 fn host_name(value: &Value, key: &Key) -> Result<String, Problem> {
     let message = match value {
         Value::Text(text) if !text.is_empty() && !text.contains([':', '/', '*', ' ']) => {

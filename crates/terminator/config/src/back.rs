@@ -1,4 +1,4 @@
-//! The keys of a service's back: servers, or what we answer ourselves.
+//! Keys of a service's back: servers, or responses by Lariat itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -118,8 +118,8 @@ section! {
     }
 }
 
-/// Reads `service.back`, and what of `service.timeouts` is for files; relative paths begin at
-/// the shelf's base.
+/// Reads `service.back`, and the keys of `service.timeouts` that are for files. Relative paths
+/// begin at `resolver.base`.
 pub(crate) fn back_options(
     back: &WrittenBack<'_>,
     times: &WrittenTimeouts<'_>,
@@ -127,7 +127,7 @@ pub(crate) fn back_options(
     resolver: &mut FileResolver<'_>,
 ) -> Option<BackOptions> {
     let (has_files, is_redirected) = (back.files.is_some(), redirect.is_some());
-    // Requests that are redirected have a time too.
+    // Redirected requests have a timeout too.
     for (place, has_effect) in [(&times.request, is_redirected), (&times.file, false)] {
         let message = "has no effect: there are no files";
         place.warn_unless(has_files || has_effect, message, "take it out");
@@ -158,13 +158,13 @@ pub(crate) fn back_options(
     }
 }
 
-/// The keys that are written and are for servers alone.
+/// Returns the written keys that are for servers alone.
 fn keys_of_servers<'a>(back: &WrittenBack<'a>) -> impl Iterator<Item = KeyPlace<'a>> {
     let written = back.at.table().written_keys();
     written.filter(|place| !matches!(place.key.name(), "files" | "ehlo-name"))
 }
 
-/// In place of a back with a fault: never to be served.
+/// Makes the stand-in for a faulty back; it is never served.
 pub(crate) fn nothing() -> BackOptions {
     BackOptions::Files(FilesOptions {
         folder: None,
@@ -251,7 +251,7 @@ fn servers_options(
     })
 }
 
-/// The TLS towards the servers; `Some(None)` = they get plaintext.
+/// Reads the TLS towards the servers; `Some(None)` if they get plaintext.
 fn tls(
     back: &WrittenBack<'_>,
     servers: &[backend::options::ServerOptions],
@@ -261,7 +261,7 @@ fn tls(
     let header_inside = inside_tls.map_or(Some(false), |key| key.value);
     match (&back.tls, inside_tls) {
         (Some(tls), _) => {
-            // What the name is of is the host behind the proxies.
+            // The certificate's name is that of the host behind the proxies.
             let servers = if back.tunnel.is_some() { &[] } else { servers };
             back_tls_options(tls, header_inside, servers, resolver)
         }

@@ -1,4 +1,4 @@
-//! The keys of a service's TLS towards its servers.
+//! Keys of a service's TLS towards its servers.
 
 use backend::options::ServerOptions;
 use options::row::{boolean, path, row, text};
@@ -18,7 +18,7 @@ use crate::tls_choices::{
     suites, suites_fit,
 };
 
-/// The word in place of a name.
+/// Word that stands for the client's server name.
 const OF_CLIENT: &str = "client";
 
 section! {
@@ -101,7 +101,7 @@ section! {
     }
 }
 
-/// Reads `service.back.tls`; `Some(None)` = it is off, and servers get plaintext.
+/// Reads `service.back.tls`; `Some(None)` if TLS is off, and servers get plaintext.
 pub(crate) fn back_tls_options(
     tls: &WrittenBackTls<'_>,
     header_inside: Option<bool>,
@@ -176,7 +176,7 @@ fn verification(
     }))
 }
 
-/// The certificate that servers are shown; `Some(None)` = none.
+/// Reads the certificate for authentication to servers; `Some(None)` if there is none.
 fn certificate(
     tls: &WrittenBackTls<'_>,
     resolver: &mut FileResolver<'_>,
@@ -226,8 +226,8 @@ fn certificate(
     Some(Some(source))
 }
 
-/// A server at a Unix socket has no host that its certificate could be for. One that records name
-/// has: but who can forge the records would choose it.
+/// Checks that the name in a server's certificate is known: a server at a Unix socket has no host.
+/// A server from SRV records has one, but whoever can forge the records would choose it.
 fn name_is_known(
     tls: &WrittenBackTls<'_>,
     client: &ClientOptions,

@@ -1,8 +1,8 @@
-//! Certificates with their keys among the files of a folder, as ACME clients, other proxies and
-//! Kubernetes leave them.
+//! Finds certificates and their keys among the files of a folder, as ACME clients, other proxies
+//! and Kubernetes leave them.
 //!
-//! Names say only what is worth reading: a certificate is paired with the key that fits it. What is
-//! wrong with a pair is judged in `tls`.
+//! Names only decide which files are worth reading: a certificate is paired with the key that fits
+//! it. `tls` checks the pairs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -12,15 +12,15 @@ use tls::certificate::PemContents;
 
 use crate::files::Files;
 
-/// Endings of names that certificates and keys are found under, in small letters or capitals as
-/// Windows writes them. HAProxy keeps two certificates of a site in `.rsa` and `.ecdsa`.
+/// File name endings of certificates and keys, in lower case or in capitals as Windows writes them.
+/// HAProxy keeps two certificates of a site in `.rsa` and `.ecdsa`.
 const ENDINGS: [&str; 8] = ["pem", "crt", "cer", "cert", "der", "rsa", "ecdsa", "key"];
 
 /// The files of one certificate.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct CertificateFiles {
     pub(crate) chain: PathBuf,
-    /// `None` = the key is in the chain's file, or nowhere.
+    /// File of the key; `None` if the key is in the chain's file, or missing.
     pub(crate) key: Option<PathBuf>,
     pub(crate) ocsp: Option<PathBuf>,
 }
@@ -28,21 +28,21 @@ pub(crate) struct CertificateFiles {
 #[derive(Debug, Default)]
 pub(crate) struct FolderContents {
     pub(crate) found: Vec<CertificateFiles>,
-    /// Certificates of no authority whose key is not there.
+    /// Leaf certificates whose key is missing.
     pub(crate) keyless: Vec<PathBuf>,
-    /// Certificates with their keys that are no server's: those of clients, and of authorities that
+    /// Certificates with keys that are not a server's: those of clients, and of authorities that
     /// have signed others of the folder, as in MySQL's data directory.
     pub(crate) unfit: Vec<PathBuf>,
-    /// Files that are none of these and no part of them.
+    /// Files that are no part of a certificate above.
     pub(crate) passed_over: Vec<PathBuf>,
 }
 
-/// How far beneath a folder is looked: Caddy keeps a folder for each authority, and in it one for
+/// Depth of the search beneath a folder: Caddy keeps a folder for each authority, and in it one for
 /// each certificate.
 const DEPTH_MAX: usize = 2;
 
-/// Looks through a folder; if no certificate is in it, through the folders in it, as in certbot's
-/// `live`. A key may then be in another of them than its certificate.
+/// Searches a folder; if it holds no certificate, searches its subfolders, as in certbot's `live`.
+/// A key may then be in another subfolder than its certificate.
 pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<FolderContents> {
     let mut contents = look_through_to(DEPTH_MAX, files, folder)?;
     if !contents.keyless.is_empty() {
@@ -51,8 +51,8 @@ pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<F
     Ok(contents)
 }
 
-/// Pairs what has no key in its own folder with keys of others: uacme and Debian keep all in
-/// `private`, cPanel in `keys`.
+/// Pairs certificates without a key in their own folder with keys of other folders: uacme and
+/// Debian keep all keys in `private`, cPanel in `keys`.
 fn pair_apart(files: &mut dyn Files, contents: &mut FolderContents) {
     let is_key = |one: &PemContents| one.certificates == 0 && !one.keys.is_empty();
     let looked = look_at_all(files, &contents.passed_over).into_iter();
@@ -88,7 +88,7 @@ fn look_through_to(
     Ok(contents)
 }
 
-/// The key of a certificate that was named alone: a file beside it of a usual name that fits.
+/// Finds the key of a certificate that was named alone: a file beside it of a usual name that fits.
 pub(crate) fn key_beside(files: &mut dyn Files, chain: &Path) -> Option<PathBuf> {
     let contents = PemContents::of(&files.read(chain).ok()?).ok()?;
     let (_, public_key) = contents.leaf.filter(|_| !contents.has_key)?;
@@ -99,11 +99,11 @@ pub(crate) fn key_beside(files: &mut dyn Files, chain: &Path) -> Option<PathBuf>
     })
 }
 
-/// A file that was read; `None` = it could not be, or holds nothing of PEM.
+/// A file that was read; `None` if it was unreadable, or holds no PEM.
 type LookedAt = (PathBuf, Option<PemContents>);
 
-/// How much of its chain a file has, whether its key is in a file of its own, and whether it is
-/// PEM: of two files with one certificate the higher one is served.
+/// Number of certificates in a file's chain, whether its key is in a separate file, and whether it
+/// is PEM: of two files with one certificate, the higher rank is served.
 type PairRank = (usize, bool, bool);
 
 fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
@@ -132,11 +132,11 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
             }
         }
     }
-    // A copy of a certificate without its key is no loss.
+    // A copy of a certificate without its key does not matter.
     keyless.retain(|(leaf, _)| !places.contains_key(leaf));
     let mut found: Vec<_> = pairs.into_iter().map(|(_, found)| found).collect();
-    // A fuller copy takes its own place, because the copy that it replaces is forgotten: the folder
-    // has the same first certificate when it is read again from a recording.
+    // A fuller copy keeps its own position, because the copy that it replaces is forgotten: the
+    // folder has the same first certificate when it is read again from a recording.
     found.sort_by(|a, b| a.chain.cmp(&b.chain));
     let unfit = take_unfit(&mut found, &looked);
     let used: BTreeSet<&Path> = found.iter().flat_map(CertificateFiles::paths).collect();
@@ -152,9 +152,9 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     }
 }
 
-/// Takes out the certificates that are no server's. A file whose first certificate is not that of
-/// the key stays: its leaf stands behind an authority's, and is put first when it is loaded. MySQL
-/// makes a client's certificate that says nothing of its use, or of a host: its file's name does.
+/// Removes the certificates that are not a server's. A file whose first certificate does not belong
+/// to the key stays: its leaf follows an authority's, and loading moves it to the front. MySQL's
+/// certificate for clients says nothing of its use, or of a host, so its file name decides.
 fn take_unfit(found: &mut Vec<CertificateFiles>, looked: &[LookedAt]) -> Vec<PathBuf> {
     let read: HashMap<&PathBuf, &PemContents> =
         looked.iter().filter_map(|(path, read)| Some((path, read.as_ref()?))).collect();
@@ -198,10 +198,10 @@ fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
     looked
 }
 
-/// The file with the key of each public key, and whether it holds nothing else.
+/// File of the private key of each public key, and whether the file holds nothing else.
 type KeyPlaces<'l> = HashMap<&'l [u8], (&'l Path, bool)>;
 
-/// A file of its own comes first.
+/// Indexes the keys; a file with only a key takes precedence.
 fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
     let mut keys = HashMap::new();
     for is_apart in [false, true] {
@@ -214,9 +214,9 @@ fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
     keys
 }
 
-/// The pair that a file's certificate is in. One that cannot be read is taken for a certificate
-/// unless its name says that it is a key, or is of no kind (`.der`: answers of OCSP and lists are
-/// named so too): reading it again says what is wrong.
+/// Returns the pair of a file's certificate. An unreadable file counts as a certificate, so that
+/// the next read reports the error, unless its name is that of a key, or of no kind (`.der`: OCSP
+/// responses and revocation lists have it too).
 fn pair_of(
     path: &Path,
     contents: Option<&PemContents>,
@@ -249,8 +249,8 @@ fn pair_of(
     Some((rank, files))
 }
 
-/// The names under which the key of a certificate is found: most clients', HAProxy's and mkcert's,
-/// that of certbot and dehydrated, and in another folder those of Debian, cPanel and uacme.
+/// Returns the usual names of a certificate's key: most clients', HAProxy's and mkcert's, that of
+/// certbot and dehydrated, and in another folder those of Debian, cPanel and uacme.
 fn key_names(chain: &Path) -> Vec<PathBuf> {
     let stem = chain.file_stem().unwrap_or_default().to_string_lossy();
     let is_certbot = matches!(&*stem, "fullchain" | "cert");
@@ -266,8 +266,8 @@ fn key_names(chain: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The one chain of a folder that certbot, dehydrated or uacme made for one certificate. The latter
-/// two leave those of earlier years beside it (`cert-1764421200.pem`).
+/// Returns the one chain of a folder that certbot, dehydrated or uacme made for one certificate.
+/// The latter two keep those of earlier years beside it (`cert-1764421200.pem`).
 fn only_chain(names: &BTreeSet<&Path>) -> Option<PathBuf> {
     let folder = names.first()?.parent()?;
     let [chain, key, of_uacme] =
@@ -314,8 +314,8 @@ mod tests {
     use super::*;
     use crate::files::{Recorder, Recording};
 
-    /// Finds in a folder that is given as names with their texts: the pairs, what is no server's or
-    /// has no key, and what is passed over.
+    /// Searches a folder, given as names with their texts. Returns the pairs, the unfit and keyless
+    /// certificates, and the files passed over.
     fn found(folder: &[(&str, &str)]) -> (Vec<String>, Vec<String>, Vec<String>) {
         let mut files = Recording::default();
         let mut lists: std::collections::BTreeMap<PathBuf, BTreeSet<PathBuf>> = Default::default();
@@ -331,7 +331,7 @@ mod tests {
         }
         let mut recorder = Recorder::new(files);
         let contents = look_through(&mut recorder, Path::new("/d")).expect("a folder");
-        // Another process reads what was seen here.
+        // Another process reads the same from the recording.
         let again = look_through(&mut recorder.into_recording(), Path::new("/d"));
         assert_eq!(again.expect("a folder").found, contents.found);
         let name = |path: &Path| path.strip_prefix("/d").expect("in it").display().to_string();
@@ -349,7 +349,7 @@ mod tests {
         between.leaf(&["a.example"]).issue()
     }
 
-    /// Whose folder, what is in it, the pairs, and what is passed over.
+    /// Owner of the folder, its files, the pairs, and the files passed over.
     const FOLDERS: [[&str; 4]; 18] = [
         [
             "lego",
@@ -428,7 +428,7 @@ mod tests {
             "certs/snakeoil.pem + private/snakeoil.key",
             "openssl.cnf certs/ca.pem private/other.key",
         ],
-        // What is wrong is said when they are read again.
+        // Errors are reported when the files are read again.
         [
             "damaged and mismatched",
             "x.crt=cut y.crt=chain y.key=key2 z.crt=text",
@@ -502,8 +502,8 @@ mod tests {
     }
 
     /// MySQL keeps its authority and the certificate for clients with their keys beside the
-    /// server's; mkcert's CAROOT holds an authority alone. Its own issuer `openssl req -x509` calls
-    /// an authority too, and it is served.
+    /// server's; mkcert's CAROOT holds an authority alone. `openssl req -x509` marks a self-signed
+    /// certificate as an authority too, and it is served.
     #[test]
     fn an_authority_and_a_client_with_their_keys_are_not_served() {
         let root = Authority::root("root");
@@ -521,7 +521,7 @@ mod tests {
         assert_eq!(pairs, ["server-cert.pem + server-key.pem"]);
         assert_eq!(unfit, ["ca.pem", "client-cert.pem"]);
 
-        // Those of MySQL say nothing of their use.
+        // MySQL's certificates say nothing of their use.
         let [server, client] = [0; 2].map(|_| root.leaf(&[]).issue());
         let plain = [
             ("client-cert.pem", client.certificate_pem()),

@@ -1,10 +1,10 @@
-//! The certificates of a front, with keys and staples, each in files or in a folder. Finds and
-//! reads them; whether they hold what they should is judged in `tls`.
+//! Finds and reads the certificates of a front, with keys and staples, each in files or in a
+//! folder; `tls` checks their contents.
 //!
-//! Keys are opened by passphrases, wherever those are written; for a key in a token the URI stands
-//! in the place of a file. The process that reads the configuration opens the keys: the worker
-//! process gets them open, and never a passphrase. No token is opened here, and no PIN read: the
-//! certificate says which public half the key must have, and the daemon has a process try it.
+//! Passphrases, wherever they are written, decrypt the keys; for a key in a token, a URI replaces
+//! the file. The process that reads the configuration decrypts the keys: the worker process gets
+//! them decrypted, and never a passphrase. No token is opened here, and no PIN read: the
+//! certificate has the key's public half, and a process of the daemon tries the key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,15 +64,15 @@ section! {
 /// The certificates of a front.
 #[derive(Default)]
 pub(crate) struct OwnCertificates {
-    /// In the order written.
+    /// Certificates in the order written.
     pub(crate) certificates: Vec<CertificateSource>,
-    /// The faults of those that are left out because they cannot be read.
+    /// Errors of certificates that are left out because they cannot be read.
     pub(crate) skipped: Vec<String>,
-    /// Served in their place if there are none.
+    /// Placeholder that is served if there are no certificates.
     pub(crate) placeholder: Option<Placeholder>,
 }
 
-/// All certificates of a front that lie in files.
+/// Reads all certificates of a front that are in files.
 pub(crate) fn certificates(
     written: &Tables<'_, WrittenCertificate<'_>>,
     bad: BadCertificate,
@@ -153,7 +153,7 @@ fn staple_file(
     })
 }
 
-/// A certificate whose key is in a token.
+/// Reads a certificate whose key is in a token.
 fn in_token(
     entry: &WrittenCertificate<'_>,
     chain: &Path,
@@ -197,7 +197,7 @@ fn passphrase_of<'w, 'a>(entry: &'w WrittenCertificate<'a>) -> Option<Passphrase
     Passphrase::new(&entry.key_passphrase_file, &entry.key_passphrase_command)
 }
 
-/// A word of a command.
+/// Reads a word of a command.
 pub(crate) fn word(value: &Value, _: &Key) -> Result<String, Problem> {
     options::as_text(value).map(str::to_owned)
 }
@@ -267,7 +267,7 @@ impl PairFiles {
     }
 }
 
-/// Whether a private key is where it should be. That there is none is an error anyway.
+/// Whether a private key is where it should be. A missing one is an error anyway.
 pub(crate) fn holds_key(source: &CertificateSource) -> bool {
     pem::holds_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))
 }
@@ -322,10 +322,10 @@ fn directory(
     all(read.into_iter())
 }
 
-/// The most names in the note about files of no use.
+/// Most names in the note about useless files.
 const PASSED_OVER_MAX: usize = 8;
 
-/// Notes what of a folder is no part of a certificate that is served.
+/// Notes the files of a folder that are no part of a served certificate.
 fn passed_over(entry: &WrittenCertificate<'_>, path: &Path, folder: &FolderContents) {
     let others = folder.passed_over.iter();
     let is_said = |one: &PathBuf| folder.keyless.contains(one) || folder.unfit.contains(one);
@@ -342,7 +342,7 @@ fn passed_over(entry: &WrittenCertificate<'_>, path: &Path, folder: &FolderConte
     entry.chain.say(Severity::Note, Problem::new(problem));
 }
 
-/// The passphrase of a certificate's keys, read when the first of them needs it.
+/// Passphrase of a certificate's keys, read when the first of them needs it.
 pub(crate) struct Passphrase<'w, 'a> {
     file: &'w Field<'a, Option<String>>,
     command: &'w Field<'a, Vec<String>>,
@@ -365,7 +365,7 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         })
     }
 
-    /// The text of a file with its keys opened, if they are encrypted and a passphrase is named.
+    /// Returns a file's text, with encrypted keys decrypted if a passphrase is named.
     pub(crate) fn open(
         &mut self,
         path: &Path,
@@ -421,7 +421,7 @@ impl<'w, 'a> Passphrase<'w, 'a> {
                 }
             }
         };
-        // The first line, as OpenSSL takes it.
+        // Only the first line counts, as in OpenSSL.
         let end = passphrase.iter().position(|byte| b"\r\n".contains(byte));
         let bytes = end.unwrap_or(passphrase.len());
         passphrase.truncate(bytes);
@@ -433,22 +433,22 @@ impl<'w, 'a> Passphrase<'w, 'a> {
     }
 }
 
-/// Whether a key's place is a token.
+/// Whether a key is in a token.
 pub(crate) fn is_in_token(place: &str) -> bool {
     let scheme = place.get(..SCHEME.len());
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
 }
 
-/// The keys that say where the PIN is: those of a passphrase.
+/// Keys of the PIN's origin: those of a passphrase.
 type PinKeys<'k, 'a> = (&'k Field<'a, Option<String>>, &'k Field<'a, Vec<String>>);
 
-/// The URI without its query, for messages.
+/// Returns the URI without its query, for messages.
 pub(crate) fn shown(uri: &str) -> String {
     uri.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// Notes a key in a token, and gives the reference that stands for it. `signs_to_servers`: we are
-/// the client that shows the certificate.
+/// Records a key in a token, and returns the reference that stands for it. `signs_to_servers`:
+/// Lariat is the client that presents the certificate.
 pub(crate) fn note_token_key(
     key: &Field<'_, Option<String>>,
     uri: &str,

@@ -1,4 +1,4 @@
-//! The hosts that share their sessions: `[cluster]`.
+//! Keys of the hosts that share their sessions: `[cluster]`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::{self, WrittenStore};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// More datagrams per second than one thread can look at.
+/// Most datagrams per second; one thread can process fewer.
 const RATE_MAX: u64 = 10_000_000;
 
 section! {

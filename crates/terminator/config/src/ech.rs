@@ -1,4 +1,4 @@
-//! Hellos that come encrypted: `[ech]`.
+//! Keys of encrypted hellos (ECH): `[ech]`.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub(crate) fn ech_options(
     }
     if let Some(inspector) = resolver.inspector {
         let name = [NamePattern::Exact(public_name.as_str().into())];
-        // Services with names are looked at by these.
+        // Services with names are checked by their names.
         let others = services.iter().filter(|one| one.front.names.is_empty());
         let is_beside = |one: &&ServiceOptions| shares_address(one, &hidden, services);
         for service in others.filter(is_beside) {
@@ -73,7 +73,7 @@ pub(crate) fn ech_options(
     Some(EchOptions { public_name, keys: keys?, services: hidden })
 }
 
-/// Whether a service has an address at which encrypted hellos are opened.
+/// Whether a service listens at an address where encrypted hellos are decrypted.
 fn shares_address(service: &ServiceOptions, hidden: &[String], all: &[ServiceOptions]) -> bool {
     let hidden = all.iter().filter(|one| hidden.contains(&one.name));
     let mut addresses = hidden.flat_map(|one| &one.front.listen);
@@ -124,8 +124,8 @@ fn listed(written: &WrittenEch<'_>, resolver: &mut FileResolver<'_>) -> Option<E
     Some(EchKeySource::Listed(keys))
 }
 
-/// Whether the service can have encrypted hellos, and another one the clients whose hellos cannot
-/// be opened.
+/// Checks that the service can receive encrypted hellos, and that another one receives the clients
+/// whose hellos cannot be decrypted.
 fn can_be_hidden(
     written: &WrittenEch<'_>,
     name: &str,

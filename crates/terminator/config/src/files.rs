@@ -1,5 +1,5 @@
-//! The doors to the host: the only place of this crate that opens something, and the recording by
-//! which a process without rights repeats what another one read.
+//! Access to the host: the only module of this crate that opens something, and the recording by
+//! which a process without rights repeats the reads of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
@@ -14,50 +14,50 @@ use serde::{Deserialize, Serialize};
 use sys::process::ProgramTree;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The host, as far as a configuration may ask it.
+/// The host's files and properties that a configuration depends on.
 pub trait Files {
-    /// The bytes of a file. A directory is an error of the kind `IsADirectory`.
+    /// Reads a file. A directory is an error of the kind `IsADirectory`.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The paths in a directory, sorted.
+    /// Lists the paths in a directory, sorted.
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// The CPUs that this process may run on, ascending; at least one.
+    /// Returns the CPUs that this process may run on, ascending; at least one.
     fn cpus(&mut self) -> Vec<u16>;
 
-    /// How many threads can run at once: the CPUs, or fewer by the quota of a control group; at
-    /// least one.
+    /// Returns the number of threads that can run at once: the CPUs, or fewer by the quota of a
+    /// control group; at least one.
     fn parallelism(&mut self) -> usize {
         self.cpus().len()
     }
 
-    /// The bytes of the standard input.
+    /// Reads the standard input.
     fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
         Err(ErrorKind::Unsupported.into())
     }
 
-    /// A variable of the environment; `None` = it is not set, or is no UTF-8.
+    /// Returns an environment variable; `None` if it is not set, or not UTF-8.
     fn variable(&mut self, _name: &str) -> Option<String> {
         None
     }
 
-    /// A file that was read turned out to be of no use, and nobody else needs its bytes.
+    /// Forgets the bytes of a useless file, because nobody else needs them.
     fn forget(&mut self, _path: &Path) {}
 
-    /// Others are to read this instead of what was read from a file.
+    /// Replaces the recorded bytes of a file, for later readers of the recording.
     fn replace(&mut self, _path: &Path, _bytes: &[u8]) {}
 
-    /// The secret that a program writes to its standard output. The first word is its path.
+    /// Returns the secret that a program writes to its standard output. The first word is its path.
     ///
     /// # Errors
-    /// It cannot be run, failed, wrote more than 64 KiB, or took longer than 5 s, after which it
-    /// and what it started are ended.
+    /// Fails if the program cannot be run, fails, writes more than 64 KiB, or takes more than 5 s,
+    /// after which it and its descendants are killed.
     fn output_of(&mut self, _words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
         Err(ErrorKind::Unsupported.into())
     }
 
-    /// Whether every user of the host can read a file: by its mode, and those of the directories
-    /// that it lies in. `false` where that cannot be seen.
+    /// Whether every user of the host can read a file, by its mode and those of the directories
+    /// above it. `false` if that is unknown.
     fn is_open_to_all(&mut self, _path: &Path) -> bool {
         false
     }
@@ -67,15 +67,15 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// No certificate, bundle or revocation list is larger.
+/// Maximum size of a file: no certificate, bundle or revocation list is larger.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// No folder of certificates has more: each takes three of them, and is read at every reload.
+/// Most entries of a folder of certificates: each certificate takes three, read at every reload.
 const FOLDER_ENTRIES_MAX: usize = 200_000;
 
-/// All that there is to read, of which so many bytes are expected.
+/// Reads to the end; about `expected` bytes are expected.
 fn all_of(from: impl Read, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    // All at once: a vector that grows leaves copies of what may be a key behind.
+    // Allocated at once, because a growing vector leaves copies of a possible key behind.
     let expected = expected.min(FILE_BYTES_MAX) as usize + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
     from.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -133,8 +133,7 @@ impl Files for Disk {
     }
 }
 
-/// Files in which hosts keep the authorities that they trust: Debian and Alpine, Fedora, SUSE,
-/// BSDs.
+/// Files with the authorities that a host trusts: Debian and Alpine, Fedora, SUSE, BSDs.
 const HOST_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -142,7 +141,7 @@ const HOST_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The host's bundle of authorities: its path and its bytes; `None` = it has none.
+/// Returns the path and bytes of the host's bundle of authorities; `None` if it has none.
 pub(crate) fn bundle_of_host(files: &mut dyn Files) -> Option<(String, Vec<u8>)> {
     HOST_BUNDLES.iter().find_map(|path| {
         let pem = files.read(Path::new(path)).ok()?;
@@ -150,8 +149,8 @@ pub(crate) fn bundle_of_host(files: &mut dyn Files) -> Option<(String, Vec<u8>)>
     })
 }
 
-/// The outputs of programs: each is run once, though a configuration with faults is read more than
-/// once, because one that fails may have asked somebody.
+/// Outputs of programs: each program runs once, though a faulty configuration is read more than
+/// once, because a program that fails may have prompted a user.
 #[derive(Default)]
 pub(crate) struct ProgramOutputs(BTreeMap<Vec<String>, Result<Zeroizing<Vec<u8>>, String>>);
 
@@ -167,15 +166,15 @@ impl ProgramOutputs {
     }
 }
 
-/// Hands through what another one reads, and remembers it: what many services name is read once,
-/// so that all of them get the same.
+/// Passes on the reads of another [`Files`] and records them: a file that many services name is
+/// read once, so that all of them get the same bytes.
 #[derive(Debug)]
 pub struct Recorder<F> {
     files: F,
     recording: Recording,
-    /// Files of which the recording has something else than what was read.
+    /// Files whose recorded bytes differ from the bytes read.
     altered: BTreeSet<PathBuf>,
-    /// Files that are not there, with the number of the system's error.
+    /// Missing files, with the error number of the system.
     missing: BTreeMap<PathBuf, i32>,
 }
 
@@ -189,7 +188,7 @@ impl<F: Files> Recorder<F> {
         }
     }
 
-    /// Who reads, for what is not to be remembered.
+    /// Returns the underlying reader, for reads that must not be recorded.
     pub fn files(&mut self) -> &mut F {
         &mut self.files
     }
@@ -266,17 +265,17 @@ impl<F: Files> Files for Recorder<F> {
     }
 }
 
-/// The record of a file of no use: a block that is neither certificate nor key.
+/// Record of a useless file: a block that is neither certificate nor key.
 const FORGOTTEN: &[u8] = b"-----BEGIN PARAMETERS-----\n-----END PARAMETERS-----\n";
 
-/// Files in memory: what a recorder saw, or what a test puts in.
+/// Files in memory: recorded by a [`Recorder`], or inserted by a test.
 ///
-/// It holds private keys, so it shows nothing and is overwritten when it goes.
+/// Holds private keys, so `Debug` shows nothing and the memory is overwritten on drop.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub struct Recording {
     files: BTreeMap<PathBuf, Vec<u8>>,
     lists: BTreeMap<PathBuf, Vec<PathBuf>>,
-    /// Files that are there and could not be read, and why.
+    /// Files that exist but could not be read, and why.
     failures: BTreeMap<PathBuf, String>,
     cpus: Vec<u16>,
     parallelism: Option<usize>,
@@ -290,17 +289,17 @@ impl Recording {
         }
     }
 
-    /// Adds a directory with these files, which are added apart.
+    /// Adds a directory with the paths of these files, whose bytes are added separately.
     pub fn insert_list(&mut self, directory: impl Into<PathBuf>, paths: Vec<PathBuf>) {
         self.lists.insert(directory.into(), paths);
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn insert_variable(&mut self, name: &str, value: &str) {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Puts another text in the place of each file of which there is one.
+    /// Replaces each file for which `other` returns another text.
     pub fn replace_files(&mut self, mut other: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
         for bytes in self.files.values_mut() {
             if let Some(other) = other(bytes) {
@@ -310,7 +309,7 @@ impl Recording {
         }
     }
 
-    /// Gives the host CPUs, and how many threads of this process can run on them at once.
+    /// Sets the CPUs of the host, and how many threads of this process can run on them at once.
     pub fn insert_cpus(&mut self, cpus: Vec<u16>, parallelism: usize) {
         self.cpus = cpus;
         self.parallelism = Some(parallelism);
@@ -360,16 +359,16 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// A reload waits for it, and the supervisor gives up a step of its reader after 10 s.
+/// Deadline of a program: a reload waits, and the supervisor stops a reader's step after 10 s.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long what a program has left behind may hold its output open.
+/// Time for which a program's leftover processes may hold its output open.
 const LEFT_TIME_MAX: Duration = Duration::from_secs(1);
 
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
-/// The standard output of a program. After the deadline it is ended with all that it has started;
-/// what it has left behind by then, such as an agent, goes on, unless it holds the output open.
+/// Runs a program and returns its standard output; kills it and its descendants at the deadline.
+/// Processes left behind by then, such as an agent, go on unless they hold the output open.
 fn output_of(words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
     output_within(DEADLINE, words)
 }
@@ -381,7 +380,7 @@ fn output_within(deadline: Duration, words: &[String]) -> io::Result<Zeroizing<V
     let (program_tree, mut child) = ProgramTree::start(&mut command)?;
     let stdout = child.stdout.take();
     let (read, written) = mpsc::channel();
-    // Closed after more than is allowed, or a program that writes on would never end.
+    // Closed after the maximum, or a program that never stops writing would never end.
     let all_of = |stdout: ChildStdout| all_of(stdout.take(OUTPUT_BYTES_MAX + 1), OUTPUT_BYTES_MAX);
     thread::spawn(move || read.send(stdout.map_or(Ok(Zeroizing::default()), all_of)));
     let (ended, status) = mpsc::channel();
@@ -428,7 +427,7 @@ mod tests {
         assert_eq!(recording.list(Path::new("/d")).unwrap(), [PathBuf::from("/d/x.pem")]);
     }
 
-    /// Files that are never twice the same: each read is answered by its number.
+    /// Files that differ at each read, answered by its number.
     struct Counted(u8);
 
     impl Files for Counted {
@@ -462,7 +461,7 @@ mod tests {
         };
         assert_eq!(look(), look());
         assert_eq!(recorder.files().0, 3);
-        // Others get what it was replaced by, and who reads it again the file.
+        // The recording gets the replacement; a second read gets the file.
         recorder.replace(file, b"opened");
         assert_eq!(recorder.read(file).unwrap(), [4]);
         recorder.replace(file, b"opened");
@@ -502,8 +501,7 @@ mod tests {
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
 
-    /// Runs a script for longer and longer until it has written a pid, which is that of nobody
-    /// then.
+    /// Runs a script with growing deadlines until it has written a pid; that process must be gone.
     fn leaves_nobody(deadline: Duration, script: &str) -> Result<Vec<u8>, String> {
         let directory = testkit::directory::Directory::new();
         let pid = directory.path().join("pid");

@@ -1,4 +1,4 @@
-//! The keys of a service's front, but for TLS.
+//! Keys of a service's front, except TLS.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::resumption::Tls13Choice;
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 use crate::tls_choices::protocol;
 
-/// The names by which a service manager keeps Lariat's own descriptors begin so.
+/// Prefix of the names under which a service manager keeps Lariat's own descriptors.
 pub const KEPT_NAMES: &str = "lariat/";
 
 section! {
@@ -116,8 +116,8 @@ pub(crate) fn front_options(
         let message = "has no effect: neither `[::]` nor `*` is in `listen`";
         front.ipv6_only.warn_unless(has_all, message, "take it out");
     }
-    // Flags say it in so many words: a certificate that was forgotten must not open a port to other
-    // hosts.
+    // Flags must request plaintext explicitly: a forgotten certificate must not open a port to
+    // other hosts.
     let may_be_plain =
         front.at.table().is_in_file() || front.redirect.is_written() || has_back_tls && is_local;
     let (tls, ktls) = front_tls::front_tls_options(&front.tls, may_be_plain, tls13, resolver)?;
@@ -145,10 +145,10 @@ fn transport(front: &WrittenFront<'_>) -> Option<Transport> {
     })
 }
 
-/// The addresses of a front with a fault, and nothing else of it: never to be served.
+/// Makes a stand-in for a faulty front that has only its addresses; it is never served.
 pub(crate) fn addresses(front: &WrittenFront<'_>) -> FrontOptions {
     let listen = front.listen.value.clone();
-    // Sockets of two interfaces are apart: where they are not known, nor is what they take.
+    // Sockets of two interfaces do not overlap: without a valid transport, no address is kept.
     let (listen, transport) = listen.zip(transport(front)).unwrap_or_default();
     FrontOptions {
         listen,
@@ -176,17 +176,17 @@ fn listen_address(value: &Value, key: &Key) -> Result<Address, Problem> {
     }
 }
 
-/// Whether clients of other hosts cannot reach it.
+/// Whether clients of other hosts cannot reach an address.
 fn is_of_this_host(address: &Address) -> bool {
     match address {
         Address::Ip(address) => address.ip().is_loopback(),
         Address::Unix(_) => true,
-        // Only the service manager knows.
+        // Only the service manager knows the address.
         Address::Inherited(_) => false,
     }
 }
 
-/// The place that requests are redirected to.
+/// Reads the target of redirects.
 fn redirect(value: &Value, _: &Key) -> Result<Redirect, Problem> {
     let text = options::as_text(value)?;
     let port = match text.strip_prefix("https") {
@@ -202,7 +202,7 @@ fn redirect(value: &Value, _: &Key) -> Result<Redirect, Problem> {
     port.map(|port| Redirect { port }).ok_or_else(problem)
 }
 
-/// The longest name of a network interface (`IFNAMSIZ`, less the closing NUL), in bytes.
+/// Longest name of a network interface (`IFNAMSIZ`, less the closing NUL), in bytes.
 const INTERFACE_BYTES_MAX: usize = 15;
 
 fn interface(value: &Value, key: &Key) -> Result<String, Problem> {

@@ -1,4 +1,4 @@
-//! The keys of a front's TLS, and of its clients' certificates.
+//! Keys of a front's TLS, and of its clients' certificates.
 
 use options::row::{boolean, path, row, size};
 use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, section, table};
@@ -20,7 +20,7 @@ use crate::tls_choices::{
     protocol, suites, suites_fit,
 };
 
-/// As many as `tls` takes.
+/// Maximum of `tls`.
 const EARLY_DATA_BYTES_MAX: u64 = tls::server::EARLY_DATA_BYTES_MAX as u64;
 
 const RECORD_BYTES_MIN: u64 = tls::options::RECORD_BYTES_MIN as u64;
@@ -203,7 +203,7 @@ section! {
     }
 }
 
-/// The words of `tls.mode`.
+/// Words of `tls.mode`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FrontTlsMode {
     Terminate,
@@ -249,7 +249,7 @@ fn ktls_options(ktls: &WrittenKtls<'_>) -> Option<KtlsOptions> {
     Some(KtlsOptions { mode, from: ktls.min_size.value? })
 }
 
-/// The kernel's records have full size: where they must be shorter it seals none.
+/// Turns off kernel TLS where records are limited, because the kernel makes full-size records.
 fn ktls_fits(
     written: &WrittenKtls<'_>,
     ktls: KtlsOptions,
@@ -301,7 +301,7 @@ fn server_options(
         client: client?,
         resumption: tls.resumption.value?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
-        // It is set for all services.
+        // Placeholder; the value for all services is set later.
         resumption_group: ResumptionGroup::Session,
         replaced: ReplacedCertificates {
             revoked: revoked?,
@@ -317,7 +317,7 @@ fn server_options(
     fit.and(Some(options))
 }
 
-/// The certificates of a front: those in files, and those that come by ACME.
+/// Reads the certificates of a front: those in files, and those from ACME.
 fn own_certificates(
     tls: &WrittenFrontTls<'_>,
     bad: BadCertificate,
@@ -338,7 +338,7 @@ fn own_certificates(
     Some(own)
 }
 
-/// Says where a service departs from a preset.
+/// Notes the departures of a service from a preset.
 fn departures(preset: &Preset, tls: &WrittenFrontTls<'_>, options: &ServerOptions) {
     let say = |place: &options::KeyPlace<'_>, message: String| {
         let message = format!("departs from \"{}\": {message}", preset.name);
@@ -359,7 +359,7 @@ fn departures(preset: &Preset, tls: &WrittenFrontTls<'_>, options: &ServerOption
     }
 }
 
-/// The early data that is taken, in bytes; 0 = none.
+/// Returns the accepted early data, in bytes; 0 = none.
 fn early_data(
     tls: &WrittenFrontTls<'_>,
     tls13: Tls13Choice,
@@ -426,7 +426,7 @@ fn client_verification(
     Some(client)
 }
 
-/// The identities that may enter. A list that was written and allows nothing was meant otherwise.
+/// Reads the allowed identities. Refuses a written list without any, because it is a mistake.
 fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<AllowedIdentity>> {
     let Some(allow) = written else { return Some(Vec::new()) };
     let lists: [&Field<'_, Vec<AllowedIdentity>>; 6] =
@@ -440,7 +440,7 @@ fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<All
     Some(allowed)
 }
 
-/// An identity of the kind that its key names.
+/// Reads an identity of the kind that its key names.
 fn identity(value: &Value, key: &Key) -> Result<AllowedIdentity, Problem> {
     let text = options::as_text(value)?;
     let mut kinds = AllowedIdentity::KINDS.into_iter();

@@ -1,4 +1,4 @@
-//! The one table of options, made of the structs that state the keys.
+//! The one table of options, made of the structs that declare the keys.
 //!
 //! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
 //! and ranges, the flags of `lariat serve`, its help, the reference, and the schema for editors.
@@ -61,7 +61,7 @@ impl<'a> WrittenConfiguration<'a> {
 
 const KEYS: &[Key] = WrittenConfiguration::KEY.children;
 
-/// The keys of a configuration, in the order of the reference.
+/// Keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: &key::flattened::<{ key::count(KEYS) }>(KEYS, "Process"),
     foreign,
@@ -99,9 +99,9 @@ fn foreign() -> &'static [ForeignKeyName] {
     &ALL
 }
 
-/// Paths that somebody may write who knows other programs, and the key that is meant. Where a path
-/// ends in the name of one of ours, that one would be proposed, and is for something else. A dot
-/// begins what stands at the top.
+/// Paths that users of other programs may write, each with the right key. Without this table, a
+/// path that ends in the name of one of our keys would get a hint to that key, which has another
+/// purpose. A leading dot means the top level.
 const ELSEWHERE: &str = "\
 service.front.tls.acme.ca = service.front.tls.acme.roots
 acme.email, acme.contact, service.front.tls.acme.email = service.front.tls.acme.contact
@@ -184,7 +184,7 @@ back  = { servers = [\"10.0.0.3:80\"] }
 ```
 ";
 
-/// The reference of all keys, as Markdown.
+/// Renders the reference of all keys, as Markdown.
 pub fn reference() -> String {
     PREFACE.to_owned() + &TABLE.page()
 }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        // Flags describe one service, and there is no file beside them. `[ech]` is about several.
+        // Flags describe one service without a file. `[ech]` is about several services.
         let is_expected = |fault: &String| {
             fault == "include has no flag"
                 || fault.starts_with("ech.") && fault.ends_with(" has no flag")

@@ -1,7 +1,7 @@
-//! Text and files to the Options of the parts.
+//! Converts configuration text and files to the Options of the other crates.
 //!
-//! Owns what was typed and what it means: the table of options, the reading of TOML and flags,
-//! and the diagnostics. The parts know no TOML, and this crate starts nothing.
+//! Handles the table of options, the parsing of TOML and flags, and the diagnostics. The other
+//! crates know no TOML, and this crate starts nothing.
 #![forbid(unsafe_code)]
 
 mod acme;
@@ -70,7 +70,7 @@ pub struct LoadedConfiguration {
 pub struct InspectedConfiguration {
     /// The settings, as far as they can be read; `None` = too much is missing.
     pub settings: Option<Settings>,
-    /// All that is to be said of it, in the order of the places.
+    /// All diagnostics, in the order of their places.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -109,17 +109,17 @@ pub fn inspect(source: &TypedConfiguration, files: &mut dyn Files) -> InspectedC
 /// Settings, as far as they could be read.
 struct ConfigurationRead {
     settings: Settings,
-    /// Whether no service has a fault that keeps it from being read.
+    /// Whether all services are free of errors that keep them from being read.
     is_whole: bool,
 }
 
-/// Faults that the removal of a value may bring in turn: a list that it leaves empty, the table of
-/// that list, and what needs that table.
+/// Longest chain of errors caused by the removal of a value: a list that becomes empty, its table,
+/// and keys that need that table.
 const REMOVALS_MAX: usize = 8;
 
-/// The settings without the values at fault, so that one fault does not hide another that only the
-/// host and the TLS library can see; else `first`, or what comes nearest to the whole.
-/// Errors that follow from what is removed are none.
+/// Returns the settings without the invalid values, so that one error does not hide another that
+/// only the host and the TLS library can see; else `first`, or the settings nearest to complete.
+/// Errors that follow from a removal are not reported.
 fn without_faults(
     source: &TypedConfiguration,
     (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
@@ -156,8 +156,8 @@ fn read(
     (read, report.into_diagnostics())
 }
 
-/// A finding of the host about a key such as `process.user`, at the place where the key was
-/// written. A table of a list is named by its index: `service.0.back.files`.
+/// Makes a diagnostic of the host's finding about a key such as `process.user`, at the place where
+/// the key was written. A table of a list is named by its index: `service.0.back.files`.
 pub fn diagnose(
     source: &TypedConfiguration,
     severity: Severity,
@@ -167,7 +167,7 @@ pub fn diagnose(
     diagnose_all(source, [(severity, key.to_owned(), problem)])
 }
 
-/// The same of many, for which the text is read once, in the order of their places.
+/// Makes diagnostics of many findings, in the order of their places; parses the text only once.
 pub fn diagnose_all(
     source: &TypedConfiguration,
     found: impl IntoIterator<Item = (Severity, String, Problem)>,
@@ -201,7 +201,7 @@ pub fn key_of_certificate(source: &TypedConfiguration, service: usize, file: &Pa
     let Some(service) = services.and_then(|services| services.get(service)) else { return list };
     let base = source.base();
     let is_named = |named: &str| {
-        // A folder, or one in it.
+        // A folder, or a folder in it.
         let mut places = file.ancestors().take(3);
         places.any(|place| place == base.join(named))
     };
@@ -296,10 +296,10 @@ fn settings(
     })
 }
 
-/// All services, by their numbers.
+/// All services, by index.
 struct Services {
     options: Vec<ServiceOptions>,
-    /// Whether none has a fault that keeps it from being read.
+    /// Whether all are free of errors that keep them from being read.
     are_whole: bool,
 }
 
@@ -326,7 +326,7 @@ fn services(written: &WrittenConfiguration<'_>, resolver: &mut FileResolver<'_>)
     Services { options, are_whole }
 }
 
-/// Every server has a port that the worker process may connect to.
+/// Checks that the worker process may connect to the port of every server.
 fn servers_can_be_reached(
     written: &WrittenConfiguration<'_>,
     ports: &BTreeSet<u16>,
@@ -361,7 +361,7 @@ fn servers_can_be_reached(
     }
 }
 
-/// A service may not listen where the status page is served.
+/// Checks that no service listens at the address of the status page.
 fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
     let listen = control.listen.filter(|address| address.port() != 0);
     let Some(listen) = listen else { return };

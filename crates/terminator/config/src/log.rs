@@ -1,4 +1,4 @@
-//! The keys of `[log]`: lines about connections, messages, and the log daemons that take them.
+//! Keys of `[log]`: lines about connections, messages, and the log daemons that receive them.
 
 use options::row::{count, path, row, text};
 use options::{Key, Kind, Problem, Value, choice, section, table};
@@ -83,14 +83,14 @@ section! {
     }
 }
 
-/// A log daemon, as the words of `output` and `messages-output`.
+/// Log daemon in the words of `output` and `messages-output`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DaemonWord {
     Syslog,
     Journald,
 }
 
-/// Reads the part that the data plane needs.
+/// Reads the options of connection lines, for the workers.
 pub(crate) fn lines(log: &WrittenLog<'_>) -> Option<LogOptions> {
     Some(LogOptions {
         connections: log.connections.value?,
@@ -109,7 +109,7 @@ pub(crate) fn lines(log: &WrittenLog<'_>) -> Option<LogOptions> {
 pub(crate) struct LogOutputs {
     pub(crate) connections: LogOutput,
     pub(crate) message_form: MessageForm,
-    /// `None` = the standard error.
+    /// Log daemon for messages; `None` = the standard error.
     pub(crate) messages: Option<LogDaemon>,
 }
 

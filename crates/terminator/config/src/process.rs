@@ -1,5 +1,4 @@
-//! The keys of the processes: workers, limits, rights, when they are reloaded, and the log of
-//! secrets.
+//! Keys of the processes: workers, limits, privileges, reloads, and the log of secrets.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -14,11 +13,11 @@ use wire::address::Network;
 use crate::resolver::{FileResolver, networks_of};
 use crate::settings::{KeyLogOptions, ProcessOptions, ReloadOptions, SandboxOptions};
 
-/// More threads than any host has CPUs would only be a slip of the keyboard.
+/// Most threads: no host has more CPUs, so a larger number is a typo.
 const THREADS_MAX: u64 = 1024;
 
-/// Ports in `process.connect-ports`. The kernel takes a rule for each and looks for one at each
-/// dial; and a longer list limits little.
+/// Most ports in `process.connect-ports`. The kernel stores a rule for each and searches them at
+/// each dial, and a longer list restricts little.
 const CONNECT_PORTS_MAX: usize = 4096;
 
 section! {
@@ -139,7 +138,7 @@ section! {
     }
 }
 
-/// The words of `process.sandbox`.
+/// Words of `process.sandbox`.
 const SANDBOXES: &[(&str, SandboxOptions)] = &[
     ("on", sandbox(true, true)),
     ("files", sandbox(true, false)),
@@ -188,7 +187,7 @@ pub(crate) fn worker_options(
     })
 }
 
-/// The CPU of each thread, if it is pinned to one.
+/// Returns the CPU of each thread, or `None` for a thread that is not pinned.
 fn cpus(
     threads: &Field<'_, ThreadChoice>,
     allowed: &[u16],

@@ -1,9 +1,8 @@
-//! The files that a configuration names, read with what is wrong told where they are named; and the
-//! faults in them that `lariat check` looks for beyond those that keep a configuration from being
-//! read.
+//! Reads the files that a configuration names and reports errors at the keys that name them;
+//! `lariat check` finds further faults in them that do not keep a configuration from being read.
 //!
-//! Owns the places; `tls` judges whether PEM files hold what they should. Serving needs no such
-//! look: what it builds is judged again then.
+//! Handles the places of errors; `tls` checks the contents of PEM files. Serving needs no such
+//! inspection, because it checks again what it loads.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,20 +27,20 @@ pub(crate) struct FileResolver<'f> {
     pub(crate) base: PathBuf,
     pub(crate) files: &'f mut dyn Files,
     pub(crate) outputs: &'f mut ProgramOutputs,
-    /// Who wants to know what is in them, while their keys are at hand.
+    /// Inspector of the files' contents, if any; called while their keys are at hand.
     pub(crate) inspector: Option<&'f Inspector>,
-    /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
+    /// Unreadable certificates, while those may be left out; `None` = they are errors.
     pub(crate) skipped: Option<Vec<String>>,
-    /// Authorities and revocation lists that were read, by their paths: many services name the
-    /// same.
+    /// Authorities and revocation lists read so far, by path, because many services name the same
+    /// files.
     pem_files: HashMap<PathBuf, PemSource>,
-    /// The authorities of this host, if a service has asked for them.
+    /// Authorities of this host, if a service has asked for them.
     host_authorities: Option<PemSource>,
-    /// The folder in which certificates lie that came by ACME.
+    /// Folder of the certificates that were issued by ACME.
     pub(crate) acme_folder: PathBuf,
-    /// Certificates that are to be ordered, as far as services have been read.
+    /// Certificates to be ordered for the services read so far.
     pub(crate) acme: Vec<AcmeEntry>,
-    /// Keys in tokens, as far as services have been read.
+    /// Keys in tokens of the services read so far.
     pub(crate) token_keys: Vec<TokenKey>,
 }
 
@@ -70,7 +69,7 @@ impl<'f> FileResolver<'f> {
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
     }
 
-    /// Sees whether a file that holds a secret is kept from other users, if somebody wants to know.
+    /// Warns if every user can read a file that holds a secret; only during an inspection.
     pub(crate) fn is_private(&mut self, key: &KeyPlace<'_>, path: &Path) {
         if self.inspector.is_some() && self.files.is_open_to_all(path) {
             let message = format!("{} can be read by every user of this host", path.display());
@@ -79,7 +78,7 @@ impl<'f> FileResolver<'f> {
         }
     }
 
-    /// A file's bytes; reports why there are none.
+    /// Reads a file; reports why it cannot be read.
     pub(crate) fn read(&mut self, key: &KeyPlace<'_>, path: &Path) -> Option<Vec<u8>> {
         match self.files.read(path) {
             Ok(bytes) => Some(bytes),
@@ -87,7 +86,7 @@ impl<'f> FileResolver<'f> {
         }
     }
 
-    /// The path and the bytes of a file with a secret.
+    /// Returns the path and the bytes of a file with a secret.
     pub(crate) fn secret(
         &mut self,
         key: &KeyPlace<'_>,
@@ -99,7 +98,7 @@ impl<'f> FileResolver<'f> {
         Some((path, bytes))
     }
 
-    /// Reports that a file cannot be read, as an error unless it may be left out.
+    /// Reports an unreadable file, as an error unless the file may be left out.
     pub(crate) fn unreadable<T>(
         &mut self,
         key: &KeyPlace<'_>,
@@ -110,7 +109,7 @@ impl<'f> FileResolver<'f> {
         self.fault(key, &message, hint_of_unreadable(error))
     }
 
-    /// Reports the fault of a certificate, as an error unless it may be left out.
+    /// Reports a faulty certificate, as an error unless the certificate may be left out.
     pub(crate) fn fault<T>(&mut self, key: &KeyPlace<'_>, message: &str, hint: &str) -> Option<T> {
         match &mut self.skipped {
             Some(skipped) => {
@@ -122,7 +121,7 @@ impl<'f> FileResolver<'f> {
         None
     }
 
-    /// PEM files that a list of paths names.
+    /// Reads the PEM files of a list of paths.
     pub(crate) fn pem_files(&mut self, listed: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
         let mut sources = Vec::new();
         for path in listed.value.as_ref()? {
@@ -144,7 +143,7 @@ impl<'f> FileResolver<'f> {
         Some(source)
     }
 
-    /// The authorities that a key lists, or else those of this host.
+    /// Reads the authorities that a key lists, or else those of this host.
     pub(crate) fn authorities(&mut self, ca: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
         if ca.is_written() {
             return self.pem_files(ca);
@@ -165,8 +164,7 @@ impl<'f> FileResolver<'f> {
     }
 }
 
-/// A key that was written and read, or that was not written; `None` only for one that was written
-/// and failed.
+/// Transposes an optional key: `None` only if the key was written and failed.
 pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {
         Some(read) => read.map(Some),
@@ -174,7 +172,7 @@ pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-/// The password in the file that a key names; `Some(None)` = it names none.
+/// Reads the password from the file that a key names; `Some(None)` if the key names none.
 pub(crate) fn password(
     key: &Field<'_, Option<String>>,
     resolver: &mut FileResolver<'_>,
@@ -210,7 +208,7 @@ fn hint_of_unreadable(error: &io::Error) -> &'static str {
     }
 }
 
-/// Broken lines of a file that are named one by one.
+/// Most invalid lines of a file that are reported one by one.
 const FAULTS_MAX: usize = 10;
 
 /// Reads a list of networks, and of files with a network per line.
@@ -275,13 +273,13 @@ fn networks_of_file(
     None
 }
 
-/// Looks into files while they are read.
+/// Inspects the contents of files while they are read.
 #[derive(Debug, Default)]
 pub(crate) struct Inspector {
     known: KnownAuthorities,
 }
 
-/// Names without a certificate that a warning lists.
+/// Most names without a certificate that a warning lists.
 const NAMES_SHOWN_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -291,7 +289,7 @@ pub(crate) enum PemUse {
 }
 
 impl Inspector {
-    /// One that knows the authorities of this host.
+    /// Makes an inspector that knows the authorities of this host.
     pub(crate) fn new(files: &mut dyn Files) -> Self {
         let bundle = bundle_of_host(files);
         let known =
@@ -299,14 +297,14 @@ impl Inspector {
         Self { known: known.unwrap_or_default() }
     }
 
-    /// Reports what is wrong with a certificate and its key.
+    /// Reports faults of a certificate and its key.
     pub(crate) fn certificate(
         &self,
         (key, private_key): (&KeyPlace<'_>, Option<&KeyPlace<'_>>),
         source: &CertificateSource,
         (usage, severity): (PemUse, Severity),
     ) {
-        // One that is left out is a warning.
+        // A certificate that is left out gets a warning.
         let (certificate, first) = match Certificate::load(source) {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -341,7 +339,7 @@ impl Inspector {
         let is_whole = certificates.len() == tls.certificates.len();
         let is_refused = !is_whole && tls.bad_certificate == BadCertificate::Refuse;
         if is_refused || tls.placeholder.is_some() {
-            // Those that cannot be served, or are not there yet, are reported elsewhere.
+            // Missing and unusable certificates are reported elsewhere.
             return;
         }
         let names: Vec<&str> =
@@ -361,7 +359,7 @@ impl Inspector {
         names_key.warn(message, hint);
     }
 
-    /// Reports what is wrong with files of authorities or revocation lists.
+    /// Reports faults in files of authorities or revocation lists.
     pub(crate) fn pem_files(&self, key: &KeyPlace<'_>, sources: &[PemSource]) {
         let faults = match key.key.name() {
             "ca" | "roots" => verify::examine(sources, &[]),
@@ -374,7 +372,7 @@ impl Inspector {
     }
 }
 
-/// Whether one of a certificate's names is for all clients of a pattern: a wildcard is for one
+/// Whether one of a certificate's names covers all hosts of a pattern: a wildcard stands for one
 /// label (RFC 9525 section 6.3).
 fn covers(names: &[&str], pattern: &NamePattern) -> bool {
     let has = |wanted: &str| names.contains(&wanted);
@@ -387,7 +385,7 @@ fn covers(names: &[&str], pattern: &NamePattern) -> bool {
     }
 }
 
-/// A problem from a sentence that names its remedy behind a semicolon, as those of [`tls`] do.
+/// Makes a problem from a sentence with its remedy after a semicolon, as [`tls`] writes them.
 pub fn problem(text: &str) -> Problem {
     match text.split_once("; ") {
         Some((message, hint)) => Problem::new(message).hint(hint),

@@ -1,4 +1,4 @@
-//! The keys of sessions and tickets, which all services share.
+//! Keys of sessions and tickets, which all services share.
 
 use std::time::Duration;
 
@@ -82,10 +82,10 @@ section! {
     }
 }
 
-/// The place where sessions of TLS 1.3 are kept.
+/// Storage of TLS 1.3 sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Tls13Choice {
-    /// Tickets, but the cache where early data is taken.
+    /// Tickets, but the cache for services that accept early data.
     Auto,
     Tickets,
     Cache,
@@ -99,8 +99,8 @@ pub(crate) fn session_options(cache: &WrittenSessionCache<'_>) -> Option<session
     })
 }
 
-/// Reads `resumption.tickets`. Unless it says where keys come from, they come from the cluster's
-/// secrets, if there are any.
+/// Reads `resumption.tickets`. Unless it names a source of keys, they are derived from the
+/// cluster's secrets, if there are any.
 pub(crate) fn ticket_options(
     tickets: &WrittenTickets<'_>,
     cluster: Vec<SharedSecret>,
@@ -147,7 +147,7 @@ fn listed_keys(
         files.push((path.display().to_string(), bytes));
     }
     let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {
-        // The caller zeroes them.
+        // The caller zeroes the bytes.
         (place, std::mem::take(&mut *bytes))
     };
     let keys = ListedKeys::read(files.into_iter().map(taken).collect());
@@ -157,7 +157,7 @@ fn listed_keys(
     keys.map_err(fault).ok().map(KeySource::Listed)
 }
 
-/// A secret in a file that a key names.
+/// Reads the secret from a file that a key names.
 pub(crate) fn shared_secret(
     key: &KeyPlace<'_>,
     path: &str,

@@ -1,4 +1,4 @@
-//! The keys of a service's active checks.
+//! Keys of a service's active checks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use options::{Field, Key, KeyPlace, Kind, Problem, Value, choice, section, table
 use wire::address::{Address, Endpoint};
 use wire::http::host_and_port;
 
-/// The longest text that a check sends or looks for: a request of a few lines.
+/// Longest text that a check sends or expects: a request of a few lines.
 const TEXT_BYTES_MAX: usize = 4096;
 
 section! {
@@ -77,7 +77,7 @@ section! {
     }
 }
 
-/// The kind of a check, as it is written.
+/// Kind of a check, as written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum CheckWord {
     Http,
@@ -108,7 +108,7 @@ fn statuses(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
     range.filter(is_final).ok_or_else(|| Problem::new(message).hint(hint))
 }
 
-/// Reads `service.back.check`; the servers are those that it is for.
+/// Reads `service.back.check` for these servers.
 pub(crate) fn check_options(
     check: &WrittenCheck<'_>,
     servers: &[ServerOptions],
@@ -153,7 +153,7 @@ pub(crate) fn check_options(
     .filter(|_| is_sound.iter().all(Option::is_some))
 }
 
-/// Keys of another kind of check are no use.
+/// Checks that no key belongs to another kind of check.
 fn keys_fit(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
     let message = "has no effect on a check that is not `http`";
     check.path.warn_unless(kind == CheckWord::Http, message, "take it out");

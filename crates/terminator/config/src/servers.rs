@@ -1,4 +1,4 @@
-//! The keys of a service's servers: which there are, how one is chosen, checked and greeted.
+//! Keys of a service's servers: addresses, balancing, checks and PROXY headers.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use proxy::options::{CertificateForm, ProxyTlvs, SendProxy, SourceAddress};
 use sys::socket::AddressWithZone;
 use wire::address::Endpoint;
 
-/// A connection remembers the servers it tried; this many fit.
+/// Most servers of a service: a connection remembers the servers it tried, and this many fit.
 const SERVERS_MAX: usize = 1024;
 
 section! {
@@ -113,7 +113,7 @@ section! {
     }
 }
 
-/// The version of a PROXY header, as it is written.
+/// Version of a PROXY header, as written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HeaderWord {
     Off,
@@ -186,7 +186,7 @@ fn server(written: &WrittenServer<'_>) -> Option<ServerOptions> {
     })
 }
 
-/// One for each record that there may be.
+/// Returns one server for each possible SRV record.
 fn instances(server: ServerOptions) -> Vec<ServerOptions> {
     let Endpoint::Service { host, count, .. } = &server.endpoint else { return vec![server] };
     let one = |number| ServerOptions {

@@ -1,4 +1,4 @@
-//! The keys of a service: its sides, what the one asks of the other, and their conversation before
+//! Keys of a service: its sides, what each requires of the other, and their conversation before
 //! TLS.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::resolver::FileResolver;
 use crate::resumption::Tls13Choice;
 use crate::timeouts::{self, WrittenTimeouts};
 
-/// The longest name of a service: it is a label in every metric and a field in every line.
+/// Longest name of a service: it is a label in every metric and a field in every line.
 const NAME_BYTES_MAX: usize = 64;
 
 section! {
@@ -55,13 +55,13 @@ section! {
 /// A service, as far as it could be read.
 pub(crate) struct ServiceRead {
     pub(crate) options: ServiceOptions,
-    /// Whether it has no fault that keeps it from being read.
+    /// Whether the service is free of errors that keep it from being read.
     pub(crate) is_whole: bool,
     pub(crate) has_front: bool,
 }
 
-/// Reads a service. One with a fault keeps where it listens and those sides that are whole, for
-/// what only all services together show.
+/// Reads a service. A faulty one keeps its addresses and those sides that are whole, for the checks
+/// of all services together.
 pub(crate) fn read(
     written: &WrittenService<'_>,
     tls13: Tls13Choice,
@@ -155,8 +155,8 @@ fn name(written: &WrittenService<'_>) -> Option<String> {
     written.name.fail(message, hint)
 }
 
-/// The protocol of files, the only one that we speak ourselves, by its two names. Clients of
-/// HTTP/1.0 offer no other.
+/// Protocol of files, the only one that Lariat speaks itself, by its two names. Clients of HTTP/1.0
+/// offer no other.
 const HTTP: [&str; 2] = ["http/1.1", "http/1.0"];
 
 /// Offers the protocol that files are served by, and no other.
@@ -182,7 +182,7 @@ fn speaks_to_files(tls: &WrittenFrontTls<'_>, front: &mut FrontOptions) -> Optio
     tls.alpn.fail(message, hint)
 }
 
-/// Sessions with servers are clients' only where their TLS stays closed.
+/// Turns off affinity by session id where TLS is not passed through; warns of it.
 fn sees_no_session(affinity: &KeyPlace<'_>, back: &mut BackOptions) {
     if let BackOptions::Servers(servers) = back
         && std::mem::take(&mut servers.affinity)
@@ -194,7 +194,7 @@ fn sees_no_session(affinity: &KeyPlace<'_>, back: &mut BackOptions) {
     }
 }
 
-/// Checks that each side has what the other one asks of it.
+/// Checks that each side has what the other one requires.
 fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
     let (front, back) = (&written.front, &written.back);
     let accept_proxy = &service.front.accept_proxy;
@@ -233,7 +233,7 @@ fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<(
     Some(())
 }
 
-/// A service of plaintext is meant to be one.
+/// Warns of a service in plaintext that was not written explicitly.
 fn something_is_encrypted(front: &WrittenFront<'_>, service: &ServiceOptions) {
     let has_back_tls = service.back.servers().is_some_and(|one| one.tls.is_some());
     let says_so = front.tls.at.is_written() || front.redirect.is_written();
@@ -244,9 +244,9 @@ fn something_is_encrypted(front: &WrittenFront<'_>, service: &ServiceOptions) {
     front.tls.at.warn("is missing, so that nothing is encrypted", hint);
 }
 
-/// A login that is bound to the certificate which its client was shown needs a server that has the
-/// same. That it has can only be known of a key that is pinned. Of XMPP that does not help: its
-/// clients bind to TLS 1.3 itself (RFC 9266).
+/// Warns of logins bound to the certificate that the client saw, because they need a server with
+/// the same certificate. Only a pinned key proves that. Pins do not help XMPP: its clients bind to
+/// TLS 1.3 itself (RFC 9266).
 fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
     let of_servers = service.back.servers().and_then(|one| one.tls.as_ref());
     let (Some(front), Some(tls)) = (service.front.terminated(), of_servers) else { return };
@@ -254,7 +254,7 @@ fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
     let speaks_directly = front.alpn.iter().any(|name| name == b"postgresql");
     let pins = &tls.client.pins;
     let is_pinned = |source| {
-        // What cannot be loaded is reported where it is.
+        // A certificate that cannot be loaded is reported at its key.
         Certificate::load(source)
             .map_or(true, |(one, _)| pin_of(&one).is_some_and(|pin| pins.contains(&pin)))
     };
@@ -274,10 +274,10 @@ fn channel_binding_holds(back_tls: &KeyPlace<'_>, service: &ServiceOptions) {
     back_tls.warn(message, hint);
 }
 
-/// Servers that get early data know it, or it is all the same to them.
+/// Checks that servers can recognise early data, or that it does not matter to them.
 fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
     if matches!(service.back, BackOptions::Files(_)) {
-        // GET and HEAD may be made twice (RFC 9110 section 9.2.2).
+        // GET and HEAD may be repeated (RFC 9110 section 9.2.2).
         return Some(());
     }
     let key = &written.back.early_data_safe;
@@ -300,10 +300,10 @@ fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) ->
     written.front.tls.early_data.fail(message, hint)
 }
 
-/// RFC 1035 section 2.3.4.
+/// Maximum of RFC 1035 section 2.3.4.
 const HOST_NAME_BYTES_MAX: usize = 255;
 
-/// Reads `front.starttls` and `back.starttls`; `Some(None)` = neither is there.
+/// Reads `front.starttls` and `back.starttls`; `Some(None)` if neither is written.
 fn starttls_options(
     (front_keys, back_keys): (&WrittenFront<'_>, &WrittenBack<'_>),
     front: &mut FrontOptions,
@@ -357,7 +357,7 @@ fn starttls_options(
     }))
 }
 
-/// A server that greets clients is connected before anything is known of them.
+/// Checks keys for servers that greet first, because they are dialed before a hello is read.
 fn greets_first(
     (front_keys, back_keys): (&WrittenFront<'_>, &WrittenBack<'_>),
     front: &FrontOptions,
@@ -376,7 +376,7 @@ fn greets_first(
     Some(())
 }
 
-/// The name that mail servers are told.
+/// Reads the host name that is sent to mail servers.
 fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Option<String> {
     let says_it = matches!(dialect, Some(Dialect::Smtp | Dialect::Lmtp));
     let Some(name) = written.value.clone()? else {
@@ -395,7 +395,7 @@ fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Op
     Some(name)
 }
 
-/// Clients of PostgreSQL that begin with TLS ask for that protocol, and want it agreed on.
+/// Enables ALPN `postgresql`, which PostgreSQL's clients that begin with TLS require.
 fn speaks_postgresql(alpn: &KeyPlace<'_>, front: &mut FrontOptions, dialect: Dialect) {
     if let FrontTls::Terminate(terminated) = &mut front.tls
         && dialect == Dialect::Postgres

@@ -1,4 +1,4 @@
-//! The meaning of a configuration: the Options of the parts, and the daemon's own.
+//! The settings of a configuration: the Options of the other crates, and the daemon's own.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,60 +14,60 @@ use tls::resumption::keys::SharedSecret;
 use wire::address::{Address, Endpoint, NetworkSet, UnixName};
 use zeroize::Zeroizing;
 
-/// Everything that a configuration says.
+/// All settings of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub data_plane: proxy::options::Options,
     pub process: ProcessOptions,
-    /// When it is read again.
+    /// When the configuration is read again.
     pub reload: ReloadOptions,
     pub control: ControlOptions,
-    /// For the session cache, which all services share.
+    /// Options of the session cache, which all services share.
     pub sessions: session::Options,
-    /// For the ticket keys, which all services share.
+    /// Options of the ticket keys, which all services share.
     pub tickets: tls::resumption::TicketOptions,
-    /// For the hosts that share their sessions; `None` = there is this one alone.
+    /// Hosts that share their sessions; `None` = this host alone.
     pub cluster: Option<ClusterOptions>,
     pub acme: AcmeOptions,
-    /// The keys that lie in tokens.
+    /// Keys in tokens.
     pub token_keys: Vec<TokenKey>,
 }
 
-/// A key that lies in a token (PKCS #11).
+/// A key in a token (PKCS #11).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TokenKey {
-    /// The path of its certificate.
+    /// Path of the certificate.
     pub place: String,
-    /// The URI by RFC 7512, which was parsed once.
+    /// URI by RFC 7512, which has been checked.
     pub uri: String,
     pub pin: PinOrigin,
-    /// The public half that it must have, by its certificate, in DER.
+    /// Public half that the key must have, from its certificate, in DER.
     pub public_key: Vec<u8>,
-    /// Whether it signs for servers that ask us for a certificate; else for clients.
+    /// Whether the key signs for servers that request our certificate; else for clients.
     pub signs_to_servers: bool,
-    /// Whether the configuration is served though it cannot be opened.
+    /// Whether the configuration is served though the key cannot be opened.
     pub is_optional: bool,
 }
 
 /// The origin of a token's PIN.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PinOrigin {
-    /// None is needed, or the token asks for it by itself.
+    /// Not needed, or the token asks for it by itself.
     Nowhere,
-    /// The first line of this file.
+    /// First line of this file.
     File(PathBuf),
-    /// The first line that a program writes.
+    /// First line of a program's output.
     Command(Vec<String>),
 }
 
 /// The certificates that come by ACME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcmeOptions {
-    /// The folder in which accounts, keys and certificates lie.
+    /// Folder of accounts, keys and certificates.
     pub folder: PathBuf,
-    /// One for each service that has some; several may have the same name, and are then one.
+    /// One entry for each service that has some; entries of the same name are one certificate.
     pub entries: Vec<AcmeEntry>,
-    /// The host's own authorities, for those that name none; `None` = nobody needs them, or the
+    /// Host's own authorities, for entries without `roots`; `None` if no entry needs them, or the
     /// host has none.
     pub host_roots: Option<PemSource>,
 }
@@ -75,33 +75,33 @@ pub struct AcmeOptions {
 /// A certificate that is ordered and renewed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcmeEntry {
-    /// For operators and in the folder: the first domain, and a digest of what makes another
-    /// certificate of it.
+    /// Name for operators and in the folder: the first domain, and a digest of everything that
+    /// requires a different certificate.
     pub name: String,
-    /// The name of the service that shows it.
+    /// Name of the service that presents the certificate.
     pub service: String,
     /// DNS names, some with `*.` before them, and IP addresses.
     pub domains: Vec<String>,
     /// URLs that begin with `mailto:`.
     pub contact: Vec<String>,
-    /// The URL of the authority's directory.
+    /// URL of the authority's directory.
     pub directory: String,
-    /// The authorities that the directory's own certificate may lead to; empty = those of the host.
+    /// Authorities trusted for the directory's own certificate; empty = those of the host.
     pub roots: Vec<PemSource>,
     pub profile: Option<String>,
-    /// The kinds of keys, such as `ecdsa-p256`, each of which has a certificate.
+    /// Kinds of keys, such as `ecdsa-p256`, with one certificate each.
     pub keys: Vec<String>,
     pub challenge: AcmeChallenge,
-    /// The external account's key id and key in base64url.
+    /// Key id and key of the external account, in base64url.
     pub eab: Option<(String, Password)>,
 }
 
-/// How an authority sees that a name is ours.
+/// How an authority verifies that a name is ours.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum AcmeChallenge {
     TlsAlpn,
     Http,
-    /// A program puts a record into the DNS, within a time.
+    /// A program puts a record into the DNS, before a deadline.
     Dns {
         hook: PathBuf,
         timeout: Duration,
@@ -111,32 +111,32 @@ pub enum AcmeChallenge {
 /// The hosts that share their sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOptions {
-    /// The first encrypts; at least one.
+    /// Secrets, at least one; the first encrypts.
     pub secrets: Vec<SharedSecret>,
-    /// How stored sessions go to the other hosts; `None` = they do not.
+    /// How stored sessions reach the other hosts; `None` if they are not sent.
     pub peers: Option<PeersOptions>,
-    /// The store that they go to as well; `None` = there is none.
+    /// Store that receives the sessions as well, if any.
     pub store: Option<StoreOptions>,
 }
 
-/// Valkey or Redis, in which hosts find each other's sessions.
+/// A Valkey or Redis store through which hosts share sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
-    /// The server, or its nodes or sentinels; at least one.
+    /// Server, or its nodes or sentinels; at least one.
     pub nodes: Vec<Endpoint>,
     pub kind: StoreKind,
-    /// The TLS that is spoken to it; `None` = plain text.
+    /// TLS to the store; `None` = plaintext.
     pub tls: Option<ClientOptions>,
     /// Networks of nodes that are not among `nodes`, and that these name.
     pub networks: NetworkSet,
-    /// `None` = the default user.
+    /// User name; `None` = the default user.
     pub user: Option<String>,
     pub password: Option<Password>,
     pub database: u16,
     pub prefix: String,
-    /// How long a handshake waits for it.
+    /// Time that a handshake waits for the store.
     pub fetch_timeout: Duration,
-    /// Sessions that it is asked for per second.
+    /// Sessions that are fetched per second.
     pub fetch_rate: u32,
 }
 
@@ -144,7 +144,7 @@ pub struct StoreOptions {
 pub enum StoreKind {
     Single,
     Cluster,
-    /// Sentinels that say where the master is.
+    /// Sentinels that name the master.
     Sentinel {
         service: String,
         password: Option<Password>,
@@ -160,7 +160,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// How stored sessions go to the other hosts.
+/// How stored sessions reach the other hosts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeersOptions {
     pub network: PeerNetwork,
@@ -175,31 +175,31 @@ pub enum PeerNetwork {
     },
     Multicast {
         group: SocketAddr,
-        /// The network interface; `None` = as the routing table says.
+        /// Network interface; `None` = by the routing table.
         interface: Option<String>,
-        /// Networks that a datagram may pass.
+        /// Number of networks that a datagram may pass.
         hops: u8,
     },
 }
 
-/// The processes and their rights.
+/// The processes and their privileges.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProcessOptions {
-    /// The user that the worker process becomes; `None` leaves the choice to the daemon.
+    /// User of the worker process; `None` leaves the choice to the daemon.
     pub user: Option<String>,
-    /// The worker's group, and further ones behind it; none are the user's own.
+    /// Primary group of the worker, then supplementary ones; empty = the user's own.
     pub groups: Vec<String>,
-    /// The rights that the worker process loses before it sees a byte.
+    /// Privileges that the worker process drops before it receives a byte.
     pub sandbox: SandboxOptions,
-    /// The TCP ports that the worker process can connect to; `None` = any.
+    /// TCP ports that the worker process can connect to; `None` = any.
     pub connect_ports: Option<BTreeSet<u16>>,
-    /// How long connections are still accepted when a drain is asked for.
+    /// How long connections are still accepted after a drain was requested.
     pub drain_delay: Duration,
-    /// How long connections may finish after a drain began.
+    /// How long connections may take to finish after a drain began.
     pub drain: Duration,
     pub pid_file: Option<PathBuf>,
     pub key_log: Option<KeyLogOptions>,
-    /// Whether a process of their own holds the keys of certificates.
+    /// Whether a separate process holds the keys of certificates.
     pub key_process: bool,
 }
 
@@ -207,52 +207,52 @@ pub struct ProcessOptions {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeyLogOptions {
     pub path: PathBuf,
-    /// The names of the services whose connections are meant.
+    /// Names of the services whose secrets are logged.
     pub services: Vec<String>,
 }
 
 /// When a configuration is read again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReloadOptions {
-    /// Whether a change of a file that it was read from is a reload.
+    /// Whether a change of one of its files triggers a reload.
     pub watch: bool,
-    /// How long files must stay as they are before they are read.
+    /// How long files must stay unchanged before they are read.
     pub debounce: Duration,
 }
 
 /// The parts of the sandbox.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SandboxOptions {
-    /// No file can be opened (Landlock).
+    /// Whether opening files is forbidden (Landlock).
     pub files: bool,
-    /// Only the system calls that it needs (seccomp).
+    /// Whether only the necessary system calls are allowed (seccomp).
     pub system_calls: bool,
 }
 
-/// The doors for those who watch.
+/// The interfaces for monitoring.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ControlOptions {
-    /// The Unix socket that writes the status; `None` = the daemon's usual place.
+    /// Unix socket for the status; `None` = the daemon's default place.
     pub status_socket: Option<PathBuf>,
-    /// The address of the status page and the metrics over HTTP; `None` = they are not served.
+    /// Address of the status page and the metrics over HTTP; `None` if they are not served.
     pub listen: Option<SocketAddr>,
-    /// Names of hosts that requests there may be for, besides `localhost` and any address.
+    /// Host names allowed in requests there, besides `localhost` and any address.
     pub hosts: Vec<String>,
-    /// The secret of those who are answered there; `None` = all are.
+    /// Secret that clients there must send; `None` = all clients are served.
     pub token: Option<AdminToken>,
     pub log: LogOutput,
-    /// How messages are written to the standard error.
+    /// Format of messages on the standard error.
     pub messages: MessageForm,
-    /// The log daemon that messages go to; `None` = the standard error.
+    /// Log daemon for messages; `None` = the standard error.
     pub messages_daemon: Option<LogDaemon>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MessageForm {
-    /// As suits the reader of the standard error.
+    /// Chosen by the kind of the standard error.
     Auto,
     Plain,
-    /// With time and level before each line.
+    /// Time and level before each line.
     Text,
     /// One JSON object per message.
     Json,
@@ -263,11 +263,11 @@ pub enum MessageForm {
 pub struct AdminToken(Zeroizing<String>);
 
 impl AdminToken {
-    /// Characters of a token: fewer can be guessed, and more fit into no header field.
+    /// Length of a token: shorter ones can be guessed, and longer ones fit into no header field.
     pub const CHARACTERS: RangeInclusive<usize> = 16..=1024;
 
-    /// Reads a file's content; spaces and line ends around the token do not count. `None` = it has
-    /// another length, or characters that a header field cannot carry (RFC 6750, section 2.1).
+    /// Reads a token from a file's content; trims spaces and line ends. `None` if it has another
+    /// length, or characters that a header field cannot carry (RFC 6750, section 2.1).
     pub fn read(content: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(content).ok()?.trim_ascii();
         let fits = Self::CHARACTERS.contains(&text.len())
@@ -294,16 +294,16 @@ pub enum LogOutput {
     Stdout,
 }
 
-/// A program that collects the logs of others, with the socket at which it takes entries.
+/// A program that collects the logs of others, with its socket for entries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LogDaemon {
-    /// RFC 5424, over a Unix datagram socket or UDP.
+    /// Syslog by RFC 5424, over a Unix datagram socket or UDP.
     Syslog {
         address: Address,
-        /// The kind of program that it takes us for.
+        /// Facility of our messages.
         facility: Facility,
     },
-    /// The journal of systemd, at the socket of this path.
+    /// Journal of systemd, at the socket of this path.
     Journal(PathBuf),
 }
 

@@ -1,8 +1,8 @@
-//! A configuration as it was typed: a file with those that it includes, or flags; and the tree of
-//! keys that it means: files joined, variables replaced, defaults filled in.
+//! Reads a configuration as it was typed (a file with its included files, or flags) and makes the
+//! tree of its keys: files joined, variables replaced, defaults filled in.
 //!
-//! Reads the texts, and the variables of the environment that they name, so that every process that
-//! has the source understands the same.
+//! Reads the texts, and the environment variables that they name, so that every process that has
+//! the source gets the same tree.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -22,11 +22,11 @@ use crate::keys::TABLE;
 pub enum TypedConfiguration {
     /// A TOML file. Relative paths in it, and in those that it includes, begin at its directory.
     File {
-        /// The path as it was given.
+        /// Path as it was given.
         place: String,
         text: String,
         included: Vec<IncludedFile>,
-        /// Variables of the environment that the texts name and that are set.
+        /// Environment variables that the texts name and that are set.
         variables: BTreeMap<String, String>,
     },
     /// Flags of `lariat serve`, which describe one service: name without dashes, and value.
@@ -34,16 +34,16 @@ pub enum TypedConfiguration {
     Flags(Vec<(String, String)>),
 }
 
-/// The path that means the standard input.
+/// Path that means the standard input.
 pub const STANDARD_INPUT: &str = "-";
 
-/// The path of a text that was made from other files; comments behind its values name them.
+/// Path of a text that was made from other files; comments behind its values name them.
 pub const MADE_OF_OTHERS: &str = "lariat hitch";
 
-/// Files that one configuration may include: each is read at every reload.
+/// Most files one configuration may include, because each is read at every reload.
 const INCLUDED_MAX: usize = 10_000;
 
-/// Bytes of all texts of a configuration together.
+/// Maximum size of all texts of a configuration together.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 impl TypedConfiguration {
@@ -53,8 +53,8 @@ impl TypedConfiguration {
         Self::File { place: place.into(), text: text.into(), included, variables }
     }
 
-    /// Reads a file and those that it includes. From the standard input, relative paths begin at
-    /// the working directory.
+    /// Reads a file and its included files. Relative paths on the standard input begin at the
+    /// working directory.
     pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Vec<Diagnostic>> {
         let place = if path == Path::new(STANDARD_INPUT) {
             "<stdin>".to_owned()
@@ -85,7 +85,7 @@ fn base_of(place: &str) -> PathBuf {
     Path::new(place).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// A diagnostic of a file that could not be read, whose message names it.
+/// Makes a diagnostic about an unreadable file, whose message names the file.
 fn alone(problem: Problem) -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
@@ -97,7 +97,7 @@ fn alone(problem: Problem) -> Diagnostic {
     }
 }
 
-/// The text of one file, which messages name by `place`.
+/// Reads the text of one file, which messages call `place`.
 fn text_of(path: &Path, place: &str, files: &mut dyn Files) -> Result<String, Problem> {
     let is_standard_input = path == Path::new(STANDARD_INPUT);
     let read = if is_standard_input { files.read_standard_input() } else { files.read(path) };
@@ -121,8 +121,8 @@ fn text_of(path: &Path, place: &str, files: &mut dyn Files) -> Result<String, Pr
     })
 }
 
-/// The files that a text includes, in the order of its list, those of a pattern by name. What is
-/// wrong with the text itself is for its reader to say.
+/// Reads the files that a text includes, in the order of its list, those of a pattern by name.
+/// Leaves errors in the text to its parser.
 fn included(
     place: &str,
     text: &str,
@@ -174,8 +174,8 @@ fn patterns(root: &Node) -> impl Iterator<Item = (&str, &RawLocation)> {
     })
 }
 
-/// The paths that a pattern names: itself, or the files of its directory whose names fit its one
-/// `*`. Names that begin with a dot are editors' and package managers'.
+/// Returns the paths that a pattern names: itself, or the files of its directory whose names match
+/// its one `*`. Names that begin with a dot belong to editors and package managers.
 fn matching(base: &Path, pattern: &str, files: &mut dyn Files) -> Result<Vec<PathBuf>, Problem> {
     let path = base.join(pattern);
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -201,13 +201,13 @@ fn matching(base: &Path, pattern: &str, files: &mut dyn Files) -> Result<Vec<Pat
     Ok(listed.into_iter().filter(fits).collect())
 }
 
-/// The characters that begin a variable.
+/// Beginning of a variable.
 const OPEN: &str = "${";
 
-/// The characters that stand for those, and begin none.
+/// Escaped form of [`OPEN`], which begins no variable.
 const ESCAPED: &str = "$${";
 
-/// The names of the variables in a text.
+/// Returns the names of the variables in a text.
 fn variables_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(OPEN).skip(1).map(|rest| rest.split_at(name_length(rest)).0)
 }
@@ -217,7 +217,7 @@ fn name_length(text: &str) -> usize {
     text.find(|c| !is_of_name(c)).unwrap_or(text.len())
 }
 
-/// Replaces the variables in all values of a table, each value as its key takes it.
+/// Replaces the variables in all values of a table; each value gets the kind of its key.
 fn expand(
     node: &mut Node,
     path: &str,
@@ -248,8 +248,8 @@ fn expand(
     }
 }
 
-/// A value that a variable gave, as its key takes it: a number is one without quotes, and a list
-/// may stand in one variable, with commas.
+/// Converts a variable's value to the kind of its key: a number needs no quotes, and one variable
+/// may hold a list, with commas.
 fn typed(key: &Key, table: &Table, text: &str, node: &Node, is_element: bool) -> Value {
     match table.shorthand_key(key) {
         Some(short) => flags::scalar(short, text),
@@ -336,13 +336,13 @@ pub(crate) fn recovered(source: &TypedConfiguration, report: &Report<'_>) -> (No
     }
     let before = report.errors();
     expand(&mut root, "", &TABLE, variables, report);
-    // What a value with a fault means need not be said again by its reader.
+    // The reader does not report a value again that has an error already.
     is_whole &= report.errors() == before;
     fill_in_defaults(&mut root, report);
     (root, is_whole)
 }
 
-/// An included file that includes others could include itself.
+/// Refuses an included file that includes others, because it could include itself.
 fn refuse_nested(part: &Node, included: &[IncludedFile], report: &Report<'_>) {
     let key = part.entries().iter().find(|entry| entry.key == "include");
     if let Some(entry) = key.filter(|_| !included.is_empty()) {
@@ -352,8 +352,8 @@ fn refuse_nested(part: &Node, included: &[IncludedFile], report: &Report<'_>) {
     }
 }
 
-/// Adds the keys of a file to those of the files before: tables of a list follow each other, and
-/// any other key stands in one file only.
+/// Adds the keys of a file to those of the files before: tables of a list are appended, and any
+/// other key may stand in one file only.
 fn join(root: &mut Node, part: Node, report: &Report<'_>) {
     let (Value::Table(entries), Value::Table(more)) = (&mut root.value, part.value) else { return };
     for entry in more {
@@ -366,7 +366,7 @@ fn join(root: &mut Node, part: Node, report: &Report<'_>) {
                 tables.extend(more.iter().cloned());
             }
             (Value::Table(_), Value::Table(_)) => join(&mut old.node, entry.node, report),
-            // The nested one has been refused.
+            // The nested `include` has been refused.
             _ if entry.key == "include" => {}
             _ => {
                 let place = report.place_of(&old.key_spot).unwrap_or_default();
@@ -381,13 +381,13 @@ fn are_tables(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| matches!(node.value, Value::Table(_)))
 }
 
-/// Keys that decide which others may stand beside them.
+/// Keys that decide which others are allowed beside them.
 const DECIDING: [&str; 2] = ["mode", "files"];
 
-/// The most values that all services together get from `[defaults]`: about 600 MB of memory.
+/// Most values that all services together get from `[defaults]`: about 600 MB of memory.
 const FILLED_IN_MAX: usize = 1 << 22;
 
-/// The values in a node, those of its tables and lists.
+/// Counts the values in a node, including those of nested tables and lists.
 fn count(node: &Node) -> usize {
     let within: usize = match &node.value {
         Value::Table(entries) => entries.iter().map(|entry| count(&entry.node)).sum(),
@@ -397,7 +397,7 @@ fn count(node: &Node) -> usize {
     within + 1
 }
 
-/// Gives every service what `[defaults]` says and the service does not.
+/// Adds the keys of `[defaults]` to every service that lacks them.
 fn fill_in_defaults(root: &mut Node, report: &Report<'_>) {
     let Some(node) = root.get("defaults") else { return };
     let services = root.get("service").map_or(0, |services| services.elements().len());
@@ -420,8 +420,8 @@ fn fill_in_defaults(root: &mut Node, report: &Report<'_>) {
     }
 }
 
-/// Tables are completed, but for one with one of these keys of its own, which the others may not
-/// fit; a value, or a list, stands for itself.
+/// Completes nested tables, except one with a deciding key of its own, because the defaults may not
+/// fit it. A value, or a list, is not merged.
 fn fill_in(node: &mut Node, defaults: &[Entry]) {
     let Value::Table(entries) = &mut node.value else { return };
     for default in defaults.iter().filter(|default| default.key != "name") {

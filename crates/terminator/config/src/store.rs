@@ -1,4 +1,4 @@
-//! The store in which hosts find each other's sessions: `[cluster.store]`.
+//! Keys of the store through which hosts share sessions: `[cluster.store]`.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::settings::{Password, StoreKind, StoreOptions};
 use crate::resolver::{FileResolver, networks_of, password, problem};
 use crate::tls_choices::RECOMMENDED_GROUPS;
 
-/// The ports of Redis and Valkey, and of their sentinels.
+/// Ports of Redis and Valkey, and of their sentinels.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// More questions per second than any store answers.
+/// Most fetches per second; no store answers more.
 const RATE_MAX: u64 = 10_000_000;
 const MS: Duration = Duration::from_millis(1);
 
@@ -144,7 +144,7 @@ fn store_url(key: &Field<'_, String>, port: u16) -> Option<StoreUrl> {
     key.fail(format!("is no URL of a store: {why}"), EXAMPLE)
 }
 
-/// The text of a node that is one at any port.
+/// Reads the text of a node, and checks that it parses.
 fn node_text(value: &Value, _: &Key) -> Result<String, Problem> {
     let text = options::as_text(value)?;
     let hint = "write a host and a port, such as \"10.0.0.6:6379\"";
@@ -181,14 +181,14 @@ fn client_options(
         suites: Suites::Auto,
         groups: RECOMMENDED_GROUPS.to_vec(),
         alpn: OfferedAlpn::Fixed(Vec::new()),
-        // Connections last.
+        // Connections are long-lived.
         resumption: false,
         key_log: false,
         certificate_compression: true,
     })
 }
 
-/// Reads a URL (RFC 3986), as clients of Redis have it.
+/// Parses a URL (RFC 3986) in the form of Redis clients.
 fn parse(text: &str, default_port: u16) -> Result<StoreUrl, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);
@@ -225,7 +225,7 @@ fn parse(text: &str, default_port: u16) -> Result<StoreUrl, &'static str> {
     Ok(StoreUrl { node: node(host, default_port)?, tls, user: filled(user)?, password, database })
 }
 
-/// A host with or without a port.
+/// Parses a host with or without a port.
 fn node(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
     let has_port = match text.rsplit_once(']') {
         Some((_, rest)) => rest.starts_with(':'),
@@ -242,7 +242,7 @@ fn node(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
     }
 }
 
-/// With its percent-encoding undone (RFC 3986 section 2.1).
+/// Decodes percent-encoding (RFC 3986 section 2.1).
 fn decoded(text: &str) -> Result<String, &'static str> {
     const WRONG: &str = "a `%` is not followed by two hexadecimal digits of UTF-8";
     let mut bytes = Vec::with_capacity(text.len());

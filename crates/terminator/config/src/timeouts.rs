@@ -1,4 +1,4 @@
-//! The keys of a service's times, and what protocols with a request for TLS need of them.
+//! Keys of a service's timeouts, and the timeouts that protocols with STARTTLS need.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use wire::starttls::Dialect;
 const MINUTE: Duration = Duration::from_secs(60);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// The most that `keepalive` may be; the kernel takes up to 32,767 s.
+/// Maximum of `keepalive`; the kernel takes up to 32,767 s.
 pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
 
-/// `timeouts.idle` where no protocol is known: longer than HTTP servers' own keep-alive timeouts.
+/// `timeouts.idle` without a known protocol: longer than HTTP servers' own keep-alive timeouts.
 const IDLE: Duration = Duration::from_secs(300);
 
 section! {
@@ -56,8 +56,8 @@ section! {
     }
 }
 
-/// How long connections of a protocol are silent, and why. A peer that has vanished is found
-/// sooner: `front.keepalive` and `back.keepalive` have the kernel ask.
+/// Returns the idle timeout that a protocol needs, and why. A vanished peer is found sooner:
+/// `front.keepalive` and `back.keepalive` have the kernel probe.
 fn silence(dialect: Dialect) -> (Duration, &'static str) {
     match dialect {
         Dialect::Smtp | Dialect::Lmtp => (
@@ -80,13 +80,13 @@ pub(crate) fn binds(dialect: Dialect) -> bool {
     matches!(dialect, Dialect::Postgres | Dialect::Ldap | Dialect::Xmpp)
 }
 
-/// Whether some clients do: all that log in by SASL may.
+/// Whether some clients bind a login to TLS: all that log in by SASL may.
 fn may_bind(dialect: Dialect) -> bool {
     !binds(dialect) && !matches!(dialect, Dialect::Ftp | Dialect::Mysql)
 }
 
-/// How long each part of a connection may take: without a byte, as is written, or as the protocol
-/// needs.
+/// Returns the timeouts of a connection: as written, or by default; the idle one depends on the
+/// protocol.
 pub(crate) fn timeouts(times: &WrittenTimeouts<'_>, dialect: Option<Dialect>) -> Option<Timeouts> {
     let idle = || dialect.map_or(IDLE, |one| silence(one).0);
     Some(Timeouts {
@@ -98,7 +98,7 @@ pub(crate) fn timeouts(times: &WrittenTimeouts<'_>, dialect: Option<Dialect>) ->
     })
 }
 
-/// How the peer of one side that is gone is noticed.
+/// Returns how a vanished peer of one side is detected.
 pub(crate) fn liveness(
     keepalive: &Field<'_, Duration>,
     times: &WrittenTimeouts<'_>,
@@ -109,8 +109,8 @@ pub(crate) fn liveness(
     })
 }
 
-/// Says what follows from the protocol that a key names, to who wants to know: the time without a
-/// byte after which a connection ends, and logins that cannot hold.
+/// Notes the consequences of the protocol that a key names, during an inspection: the idle timeout,
+/// and logins that cannot succeed.
 pub(crate) fn remark(
     (side, key): (&str, &KeyPlace<'_>),
     times: &WrittenTimeouts<'_>,

@@ -1,5 +1,5 @@
-//! The TLS that both sides of a service choose: versions, suites, groups and protocols, with the
-//! names that other programs have for them.
+//! TLS settings that both sides of a service choose: versions, suites, groups and protocols, with
+//! the names that other programs have for them.
 
 use options::{Field, Key, KeyPlace, Problem, Value};
 use tls::certificate::{Certificate, KeyKind};
@@ -35,7 +35,7 @@ pub(crate) const GROUPS: [(&str, Group); Group::ALL.len()] = {
     words
 };
 
-/// The name of a protocol (RFC 7301).
+/// Reads the name of a protocol (RFC 7301).
 pub(crate) fn protocol(value: &Value, _: &Key) -> Result<Vec<u8>, Problem> {
     match value {
         Value::Text(name) if (1..=255).contains(&name.len()) => Ok(name.clone().into_bytes()),
@@ -61,7 +61,7 @@ pub(crate) fn suites(written: &Field<'_, Vec<WantedSuite>>) -> Option<Suites> {
     }
 }
 
-/// Every version that is spoken needs a suite.
+/// Checks that every enabled version has a suite.
 pub(crate) fn suites_fit(key: &KeyPlace<'_>, versions: &[Version], suites: &Suites) -> Option<()> {
     let Suites::Listed(suites) = suites else { return Some(()) };
     let mut fit = Some(());
@@ -76,7 +76,7 @@ pub(crate) fn suites_fit(key: &KeyPlace<'_>, versions: &[Version], suites: &Suit
     fit
 }
 
-/// OpenSSL's and nginx's names of versions, and HAProxy's.
+/// Names of versions in OpenSSL, nginx and HAProxy.
 pub(crate) const VERSION_SYNONYMS: &[(&str, &str)] = &[
     ("TLSv1.2", "1.2"),
     ("TLSv1.3", "1.3"),
@@ -115,14 +115,14 @@ pub(crate) const SUITE_SYNONYMS: &[(&str, &str)] = &[
     ("TLS_RSA_*", NO_FORWARD_SECRECY),
 ];
 
-/// OpenSSL's and NIST's names of curves.
+/// Names of curves in OpenSSL and NIST.
 pub(crate) const GROUP_SYNONYMS: &[(&str, &str)] = &[
     ("prime256v1", "secp256r1"),
     ("P-256", "secp256r1"),
     ("P256", "secp256r1"),
     ("P-384", "secp384r1"),
     ("P384", "secp384r1"),
-    // Its name is near others.
+    // Empty, because the name is similar to others.
     ("secp521r1", ""),
     ("ffdhe*", FINITE_FIELD),
     ("Curve25519", "x25519"),
@@ -133,8 +133,8 @@ pub(crate) const GROUP_SYNONYMS: &[(&str, &str)] = &[
 /// Versions, suites and groups that others recommend for servers.
 ///
 /// Source: Mozilla, Server Side TLS, version 6.0 (April 2026),
-/// <https://ssl-config.mozilla.org/guidelines/6.0.json>. Its preference among suites is the
-/// client's; ours is by cost, as for `suites = "auto"`.
+/// <https://ssl-config.mozilla.org/guidelines/6.0.json>. Mozilla leaves the preference among suites
+/// to the client; ours is by cost, as for `suites = "auto"`.
 #[derive(Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
@@ -177,12 +177,12 @@ static INTERMEDIATE: Preset = Preset {
     has_rsa: true,
 };
 
-/// The presets by their names.
+/// Presets by name.
 pub(crate) const PRESETS: &[(&str, &Preset)] =
     &[(INTERMEDIATE.name, &INTERMEDIATE), (MODERN.name, &MODERN)];
 
 impl Preset {
-    /// The versions in which a service departs from it.
+    /// Returns how a service's versions depart from the preset; `None` if they do not.
     pub(crate) fn other_versions(&self, options: &ServerOptions) -> Option<String> {
         let spoken = [Version::Tls12, Version::Tls13].into_iter();
         let is_spoken = |one: &Version| (options.version_min..=options.version_max).contains(one);
@@ -204,7 +204,7 @@ impl Preset {
         difference(&options.groups, self.groups, Group::name)
     }
 
-    /// The places of certificates with an RSA key, where that departs from it.
+    /// Returns the places of certificates with an RSA key, if the preset has none.
     pub(crate) fn certificates_of_rsa<'o>(
         &self,
         options: &'o ServerOptions,
@@ -218,7 +218,7 @@ impl Preset {
     }
 }
 
-/// The part that is there and should not be, and the one that should be there; `None` = neither.
+/// Describes the superfluous and the missing elements; `None` if there are neither.
 fn difference<T: Copy + PartialEq>(
     own: &[T],
     recommended: &[T],
@@ -241,7 +241,7 @@ fn difference<T: Copy + PartialEq>(
 mod tests {
     use super::*;
 
-    /// A service without a preset has what the library has.
+    /// A service without a preset gets the library's defaults.
     #[test]
     fn the_defaults_are_the_intermediate_ones() {
         assert_eq!(difference(Suite::ALL, INTERMEDIATE.suites, Suite::name), None);

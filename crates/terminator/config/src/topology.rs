@@ -1,5 +1,5 @@
-//! How services lie to each other: at which addresses, which clients each gets there, and whether
-//! connections come back to where they began.
+//! Checks services against each other: shared addresses, the clients each service gets there, and
+//! connections that come back to where they began.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,11 +13,11 @@ use crate::front::WrittenFront;
 use crate::service::WrittenService;
 use crate::settings::{AcmeChallenge, AcmeEntry};
 
-/// Overlaps that are reported for an address: beyond these a list helps nobody.
+/// Most overlaps that are reported for one address.
 const OVERLAPS_MAX: usize = 20;
 
-/// Services that share an address can be told apart by a hello, and each gets every client that it
-/// is for.
+/// Checks that a hello can tell apart the services of an address, and that each service gets every
+/// client meant for it.
 pub(crate) fn addresses_are_shared_well<'a>(
     services: impl Iterator<Item = (&'a WrittenFront<'a>, &'a ServiceOptions)>,
 ) {
@@ -59,7 +59,7 @@ struct Sharer<'a> {
 }
 
 impl Sharer<'_> {
-    /// Whether its clients have no hello to choose by.
+    /// Whether clients begin without a hello.
     fn begins_in_plaintext(&self) -> bool {
         let starttls = self.service.starttls.as_ref();
         self.service.front.tls == FrontTls::Plain
@@ -75,7 +75,7 @@ impl Sharer<'_> {
     }
 }
 
-/// Without TLS there is no hello to choose by.
+/// Refuses `names` and `protocols` without TLS, because clients then send no hello to choose by.
 fn chooses_by_hello(front: &WrittenFront<'_>, service: &ServiceOptions) {
     if service.front.tls != FrontTls::Plain {
         return;
@@ -87,7 +87,7 @@ fn chooses_by_hello(front: &WrittenFront<'_>, service: &ServiceOptions) {
     }
 }
 
-/// Checks that keys which hold before the hello are the same for all.
+/// Checks that keys which apply before the hello are the same for all.
 fn share(address: &Address, sharers: &[Sharer<'_>]) {
     let Some((first, others)) = sharers.split_first() else { return };
     for other in others {
@@ -125,7 +125,7 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
 fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) {
     let (first, second) = (&sharers[overlap.first], &sharers[overlap.second]);
     if first.begins_in_plaintext() || second.begins_in_plaintext() {
-        // It has been reported that they cannot share an address at all.
+        // Already reported as services that cannot share an address.
         return;
     }
     let protocol = overlap.protocol.as_deref().map(String::from_utf8_lossy);
@@ -147,8 +147,8 @@ fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) 
     place.refuse(message, hint);
 }
 
-/// Whether a listener takes clients of the other address, or that those of the listener: `[::]`
-/// takes those of IPv4 as well, unless it is for IPv6 alone.
+/// Whether a listener accepts clients of the other address, or vice versa: `[::]` accepts those of
+/// IPv4 as well, unless it is for IPv6 alone.
 pub(crate) fn overlap(one: SocketAddr, over: &Transport, other: SocketAddr) -> bool {
     let takes_all_of = |wide: IpAddr, narrow: IpAddr| match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
@@ -159,7 +159,7 @@ pub(crate) fn overlap(one: SocketAddr, over: &Transport, other: SocketAddr) -> b
     is_same_port && a != b && (takes_all_of(a, b) || takes_all_of(b, a))
 }
 
-/// Reports servers that are our own listeners: every connection would make another without end.
+/// Reports servers that are our own listeners: every connection would make another endlessly.
 pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[ServiceOptions]) {
     let listeners = Listeners::of(services);
     for (start, service) in services.iter().enumerate() {
@@ -167,7 +167,7 @@ pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[Se
             let Some(way) = way_back(services, &listeners, start, &server.endpoint) else {
                 continue;
             };
-            // The first of a ring tells of it.
+            // The first service of a ring reports the ring.
             if way.iter().any(|at| *at < start) {
                 continue;
             }
@@ -189,8 +189,8 @@ pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[Se
     }
 }
 
-/// The services that a connection to this server passes until it is at `start` again; `None` = it
-/// is not known to come back.
+/// Returns the services that a connection to this server passes until it is at `start` again;
+/// `None` if it is not known to come back.
 fn way_back(
     services: &[ServiceOptions],
     listeners: &Listeners<'_>,
@@ -210,8 +210,8 @@ fn way_back(
     Some(way)
 }
 
-/// The addresses of all services by port, because ten thousand services are not compared with ten
-/// thousand servers. Those of Unix have none.
+/// Addresses of all services by port (Unix addresses have none), because comparing ten thousand
+/// services with ten thousand servers is slow.
 struct Listeners<'a>(HashMap<Option<u16>, Vec<(usize, &'a Address, &'a Transport)>>);
 
 impl<'a> Listeners<'a> {
@@ -226,7 +226,7 @@ impl<'a> Listeners<'a> {
         Self(by_port)
     }
 
-    /// The service that listens where a server is, if it is the only one.
+    /// Returns the service that listens at a server's address, if it is the only one.
     fn only(&self, server: &Endpoint) -> Option<usize> {
         let port = match server {
             Endpoint::Address(address) => port(address),
@@ -248,12 +248,12 @@ fn port(address: &Address) -> Option<u16> {
     }
 }
 
-/// Whether who connects to a server reaches what listens at an address: the addresses of this host
-/// are not known but for loopback.
+/// Whether a connection to a server reaches a listener at an address. Of this host's addresses,
+/// only loopback is known.
 fn is_reached(listen: &Address, over: &Transport, server: &Endpoint) -> bool {
     match (listen, server) {
         (Address::Ip(listen), Endpoint::Address(Address::Ip(server))) => {
-            // An address of IPv4 that is written as one of IPv6 is reached by IPv4.
+            // An IPv4-mapped IPv6 address is reached by IPv4.
             let server = SocketAddr::new(server.ip().to_canonical(), server.port());
             let is_same = listen.ip().to_canonical() == server.ip();
             let is_ours = server.ip().is_loopback() || server.ip().is_unspecified();
@@ -272,7 +272,7 @@ fn is_reached(listen: &Address, over: &Transport, server: &Endpoint) -> bool {
 pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
     let mut seen = HashSet::new();
     for keys in written {
-        // A name that is no text has been reported.
+        // A name that is not text has been reported.
         let Some(name) = &keys.name.value else { continue };
         if !seen.insert(name) {
             let message = format!("\"{name}\" is the name of an earlier service");
@@ -280,7 +280,7 @@ pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
         }
     }
 }
-/// Judges what only all services together show. Each entry has its service's name.
+/// Checks ACME entries against all services. Each entry has its service's name.
 pub(crate) fn certificates_can_be_ordered(
     tables: &[WrittenService<'_>],
     services: &[ServiceOptions],
@@ -309,13 +309,13 @@ pub(crate) fn certificates_can_be_ordered(
     }
 }
 
-/// Whether some service answers what the authority asks. One with `roots` of its own may ask at
-/// other ports.
+/// Reports that no service answers the authority's challenge. An authority with `roots` of its own
+/// may use other ports.
 fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOptions]) {
     let listens_at = |one: &ServiceOptions, wanted: u16| {
         one.front.listen.iter().any(|address| match address {
             Address::Ip(address) => address.port() == wanted,
-            // Others know where its clients come from.
+            // The origin of the clients is unknown here.
             Address::Unix(_) | Address::Inherited(_) => true,
         })
     };

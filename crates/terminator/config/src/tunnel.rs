@@ -1,4 +1,4 @@
-//! The keys of a proxy on the way to the servers.
+//! Keys of a proxy between this host and the servers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `[cluster]`, and what it means for tickets and peers.
+//! `[cluster]`, and its effect on tickets and peers.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! Each `bad/NAME.toml` is answered by exactly what `bad/NAME.txt` says.
+//! Each `bad/NAME.toml` gets exactly the diagnostics in `bad/NAME.txt`.
 //!
-//! With `BLESS=1` in the environment the answers are written anew, to be read in the diff.
+//! `BLESS=1` in the environment rewrites the expected diagnostics, to be read in the diff.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::{Path, PathBuf};
 
 use config::{Diagnostic, Recording, TypedConfiguration};
 
-/// Files that those in `bad/` include, each with faults of its own.
+/// Files that those in `bad/` include, each with errors of its own.
 const INCLUDED: [(&str, &str); 3] = [
     ("conf.d/a.toml", "include = \"b.toml\"\n[log]\nconnections = \"all\"\n"),
     ("conf.d/b.toml", "\n[[service]]\nname = \"b\"\nfront.lisen = 1\n"),
     ("conf.d/broken.toml", "[[service]\n"),
 ];
 
-/// The files that those in `bad/` may name.
+/// Returns the files that those in `bad/` may name.
 fn files() -> Recording {
     let mut files = Recording::default();
     for name in ["site.pem", "site.key", "certs/a.pem"] {

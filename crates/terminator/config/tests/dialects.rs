@@ -1,4 +1,4 @@
-//! The protocol of a service, and what it means for the rest.
+//! The protocol of a service, and its effect on other settings.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::{Recording, TypedConfiguration};
 use proxy::options::ServiceOptions;
 
-/// A service of mode `off` or with a certificate, and with these lines more.
+/// Makes a service of mode `off` or with a certificate, and with these additional lines.
 fn service(tls: &str, more: &str) -> ServiceOptions {
     let mut files = Recording::default();
     for name in ["site.pem", "ca.pem"] {
@@ -23,7 +23,7 @@ fn service(tls: &str, more: &str) -> ServiceOptions {
 
 const TERMINATED: &str = "{ certificates = ['site.pem'] }";
 
-/// A service with a request for TLS at its servers, of this protocol.
+/// Makes a service with STARTTLS of this protocol to its servers.
 fn asking(dialect: &str, more: &str) -> ServiceOptions {
     let back = format!("back.starttls = '{dialect}'\nback.tls.ca = ['ca.pem']");
     service("'off'", &format!("{back}\n{more}"))

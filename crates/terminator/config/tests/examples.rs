@@ -1,4 +1,4 @@
-//! Every file in `examples/` means something, without a warning.
+//! Every file in `examples/` is valid, without a warning.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Files, TypedConfiguration};
 
-/// Any file below `certs/` is there; `certs/more/` is a directory.
+/// Files of which any below `certs/` exists; `certs/more/` is a directory.
 struct AllCertificates;
 
 impl Files for AllCertificates {
@@ -53,7 +53,7 @@ fn assert_good(path: &Path, text: String) {
     }
 }
 
-/// The parts of a file between these lines, without the indentation of the first.
+/// Returns the parts of a file between these lines, without the indentation of the first.
 fn parts(path: &Path, begin: &str, end: &str) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let parts = text.split(begin).skip(1).map(|rest| {

@@ -1,5 +1,5 @@
-//! Remarks on a configuration for those who ask: on what is in its files, and where it departs
-//! from a recommendation.
+//! Warnings and notes of an inspection: on the contents of files, and on departures from a
+//! recommendation.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use config::{Recording, Severity, TypedConfiguration};
@@ -21,7 +21,7 @@ fn files() -> Recording {
     files
 }
 
-/// The notes about a service's TLS with these keys.
+/// Returns the notes about a service's TLS with these keys.
 fn notes(tls: &str) -> Vec<String> {
     let inspected = config::inspect(&source(tls), &mut files());
     let notes = inspected.diagnostics.into_iter();
@@ -130,8 +130,8 @@ fn one_fault_hides_no_other() {
     }
 }
 
-/// The errors about two services of TLS at one port, the first with these certificates and
-/// servers, both with this address, and whether settings are left to be judged.
+/// Returns the errors about two services of TLS at one port, the first with these certificates and
+/// servers, both with this address, and whether settings are left to be checked.
 fn errors_of_two(certificates: &str, servers: &str, listen: [&str; 2]) -> (Vec<String>, bool) {
     let [one, two] = listen;
     let text = format!(
@@ -161,7 +161,7 @@ fn a_service_without_its_only_server_is_still_seen_by_others() {
         let is_all = errors.len() == 2 && [wrong, taken].into_iter().all(told);
         assert!(is_all && is_left, "{errors:?}");
     }
-    // The ring of `b` is no reason to take its only server out.
+    // The ring of `b` is no reason to remove its only server.
     let (errors, is_left) =
         errors_of_two("['gone.pem']", "['10.0.0.1:1']", ["['[::]:443']", "['[::]:444']"]);
     assert!(is_left && errors.iter().any(|one| one.contains("in a ring")), "{errors:?}");
@@ -169,7 +169,7 @@ fn a_service_without_its_only_server_is_still_seen_by_others() {
 
 #[test]
 fn what_is_missing_with_a_fault_is_no_fault_of_its_own() {
-    // Services of TLS share an address, though one's certificate cannot be read.
+    // Services of TLS share an address, though the certificate of one cannot be read.
     let shared = ["['[::]:445']", "['[::]:445']"];
     let (errors, is_left) = errors_of_two("['gone.pem']", "['10.0.0.1:1']", shared);
     assert_eq!((errors, is_left), (vec![], true));

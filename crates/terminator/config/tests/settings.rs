@@ -1,4 +1,4 @@
-//! The meaning of configurations: each default, flags and keys alike, and no panic on any text.
+//! Meaning of configurations: every default, equality of flags and keys, no panic on any text.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ fn tls_of(service: &ServiceOptions) -> &ServerOptions {
     service.front.terminated().unwrap()
 }
 
-/// The minimal service with more keys in its tables.
+/// Makes the minimal service with more keys in its tables.
 fn with(front: &str, tls: &str, back: &str) -> ServiceOptions {
     service(&format!(
         "[[service]]\n[service.front]\nlisten = ['[::]:443']\n{front}\n[service.front.tls]\n\
@@ -116,7 +116,7 @@ fn former_certificates_resume_unless_it_is_said_otherwise() {
     assert_eq!(*written.revoked[0].pem, *b"ca.pem");
 }
 
-/// A service of files, with more keys in its TLS and its files.
+/// Makes a service of files, with more keys in its TLS and its files.
 fn of_files(tls: &str, files: &str) -> ServiceOptions {
     service(&format!(
         "[[service]]\n[service.front]\nlisten = ['[::]:443']\n[service.front.tls]\n\
@@ -243,7 +243,7 @@ fn certificates_together_and_apart() {
         (together.chain_pem.clone(), together.key_pem.clone()),
         (b"site.pem".to_vec(), None)
     );
-    // The staple lies beside it.
+    // The staple is beside the certificate.
     assert_eq!(together.ocsp_der, Some(b"site.ocsp".to_vec()));
     let apart = certificates("{ chain = \"site.crt\", key = \"site.key\", ocsp = \"ca.pem\" }");
     assert_eq!(apart.key_pem, Some(b"site.key".to_vec()));
@@ -316,7 +316,7 @@ fn workers_in_all_forms() {
     let cpus =
         |value: &str| settings(&format!("workers = {value}\n{MINIMAL}")).data_plane.workers.cpus;
     assert_eq!(cpus("1"), [Some(0)]);
-    // More than there are CPUs: none is pinned.
+    // More threads than CPUs: none is pinned.
     assert_eq!(cpus("3"), [None, None, None]);
     assert_eq!(cpus("\"0-0\""), [Some(0)]);
     assert_eq!(cpus("{ threads = 2 }"), [None, None]);
@@ -365,7 +365,7 @@ fn ports_to_connect_to_in_all_forms() {
     assert_eq!(ports("['1-4096']").count(), 4096);
 }
 
-/// Flags, and the file that means the same.
+/// Flags, and the file of the same meaning.
 const ALIKE: &[(&str, &str)] = &[
     ("--listen [::]:443 --certificate site.pem --backend 127.0.0.1:80", MINIMAL),
     (
@@ -467,7 +467,7 @@ fn every_default_is_valid_when_written_out() {
             continue;
         };
         let minimal = ALIKE[0].0;
-        // What the table around it requires.
+        // Keys that the enclosing table requires.
         let line = match key.parent() {
             "service.back.check" => format!("{minimal} --check http"),
             "service.front.tls.acme" | "service.front.tls.acme.challenge" => {
@@ -554,7 +554,7 @@ proptest! {
         let text = ALIKE[1].1;
         let (from, cut) = (from.min(cut), from.max(cut));
         let changed = format!("{}{with}{}", &text[..from], &text[cut..]);
-        // Each refusal says why.
+        // Each refusal has an error.
         if let Err(diagnostics) = config::load(&file(&changed), &mut files()) {
             prop_assert!(diagnostics.iter().any(|one| one.severity == Severity::Error));
         }
