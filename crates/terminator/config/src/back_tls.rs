@@ -227,7 +227,7 @@ fn certificate(
 }
 
 /// Checks that the name in a server's certificate is known: a server at a Unix socket has no host.
-/// A server from SRV records has one, but whoever can forge the records would choose it.
+/// A server from SRV records has one, but anybody who can forge the records would choose it.
 fn name_is_known(
     tls: &WrittenBackTls<'_>,
     client: &ClientOptions,
