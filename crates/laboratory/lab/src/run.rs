@@ -1,16 +1,15 @@
-//! A run of experiments: configurations are measured in their order, and each measurement is
-//! recorded at once.
+//! Runs experiments: measures configurations in their order and records each measurement at once.
 //!
 //! A scenario (`scenario`, data in `scenarios/`) asks a question and lists the values of its
 //! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
 //! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
 //! rounds, lets `measurement` measure one configuration after the other, and gives each result to
-//! `journal`, which writes the record and reports the progress. Of a run that ends by a rule
+//! `journal`, which writes the record and reports the progress. If a run ends by a rule
 //! (`measure::until`), [`RecordedPast`] says which configurations need more rounds, by the values
 //! of their main metrics in this run and in the record that it resumes.
 //!
-//! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
-//! `targets`, and the form of the record is the crate `measure`'s.
+//! Decides the order and the end of a run. `commands` reads arguments, `targets` starts servers,
+//! and the crate `measure` defines the form of the record.
 
 pub(crate) mod journal;
 pub(crate) mod measurement;
@@ -42,7 +41,7 @@ use needs::{Means, ResolvedTarget};
 use scenario::expansion::Expanded;
 use scenario::settings::Planned;
 
-/// A configuration is given up after this number of failures in a row.
+/// Failures in a row after which a configuration is given up.
 const FAILURES_MAX: u32 = 2;
 
 pub(crate) struct ExperimentRun<'a> {
@@ -50,7 +49,7 @@ pub(crate) struct ExperimentRun<'a> {
     pub(crate) scenarios: &'a [Expanded],
     pub(crate) resolved: &'a [ResolvedTarget],
     pub(crate) means: Means,
-    /// The folder of the run: programs read and write there.
+    /// Folder of the run, in which programs read and write.
     pub(crate) folder: &'a Path,
     pub(crate) cancel: &'a dyn Cancel,
     pub(crate) console: Console,
@@ -60,9 +59,9 @@ pub(crate) struct ExperimentRun<'a> {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunTally {
-    /// Configurations with a measurement or more.
+    /// Number of configurations with a measurement or more.
     pub(crate) measured: usize,
-    /// Configurations with fewer measurements than were planned.
+    /// Number of configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
     pub(crate) is_complete: bool,
 }
@@ -81,11 +80,12 @@ struct DoneRepeat {
 }
 
 impl RecordedPast {
-    /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
+    /// Collects the repeats of a record that is resumed. If `with_failures`, failed repeats count
+    /// as done and are not measured again.
     pub(crate) fn of(record: &Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter().map(Ok);
         let failed = record.failures.iter().filter(|_| with_failures).map(Err);
-        // In the order of repeats, in which failures are in a row.
+        // In the order of repeats, so that failures in a row are adjacent.
         let mut all: Vec<Result<&Measurement, &FailedRepeat>> = measured.chain(failed).collect();
         all.sort_by_key(|one| one.map_or_else(|failed| failed.repeat, |it| it.repeat));
         let mut past = Self::default();
@@ -126,8 +126,8 @@ impl RecordedPast {
         self.0.get(&key).cloned().unwrap_or_default()
     }
 
-    /// Whether the targets at one choice of values need no more rounds, each compared with the
-    /// first of them. One alone is compared with itself at its level: its own interval counts.
+    /// Reports whether the targets at one choice of values need no more rounds, each compared with
+    /// the first of them. A single target counts by its own interval.
     fn has_enough(&self, scenario: &Scenario, targets: &[&Planned]) -> bool {
         let (Some(rule), Some(metric)) = (scenario.until, scenario.metrics.first()) else {
             return false;
@@ -152,8 +152,8 @@ impl ExperimentRun<'_> {
     /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
-    /// The record cannot be written, or certificates or the origin cannot be made; what was
-    /// measured until then is in the record.
+    /// Fails if the record cannot be written, or certificates or the origin cannot be made; earlier
+    /// measurements are in the record.
     pub(crate) fn run(&self, journal: &mut Journal, past: RecordedPast) -> LabResult<RunTally> {
         let certificates = TargetCertificates::new(self.folder);
         let certificates = certificates.map_err(|fault| LabFault::failed(fault, ""))?;
@@ -181,7 +181,7 @@ impl ExperimentRun<'_> {
         Ok(self.tally(&past, is_complete))
     }
 
-    /// Configurations that can be measured on this host.
+    /// Returns configurations that can be measured on this host.
     fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e Planned> {
         let is_open = |planned: &&Planned| {
             let has = |name| self.program_of(name).is_some();
@@ -198,7 +198,7 @@ impl ExperimentRun<'_> {
         Some((&one.target, one.program.as_ref().ok()?))
     }
 
-    /// How many measurements are to be made, and how long they take.
+    /// Returns the number of measurements left, and the time that they take.
     fn remaining(&self, past: &RecordedPast) -> (usize, Duration) {
         let open = self.scenarios.iter().flat_map(|expanded| self.open(expanded));
         open.fold((0, Duration::ZERO), |(count, time), planned| {
@@ -229,7 +229,7 @@ struct RunInProgress<'r, 'a, 'b> {
 }
 
 impl RunInProgress<'_, '_, '_> {
-    /// Reports and records once what this host has too little for.
+    /// Reports and records once which configurations this host cannot measure.
     fn record_unsupported(&mut self, expanded: &Expanded) -> LabResult<()> {
         let ExperimentRun { console, means, .. } = *self.run;
         let mut wanted = expanded.supported();
@@ -259,7 +259,7 @@ impl RunInProgress<'_, '_, '_> {
         Ok(())
     }
 
-    /// Whether it came to the end of the scenario.
+    /// Measures a scenario, and reports whether it was completed.
     fn measure_all(&mut self, index: usize, expanded: &Expanded) -> LabResult<bool> {
         let run = self.run;
         let scenario = &expanded.scenario;
@@ -286,8 +286,8 @@ impl RunInProgress<'_, '_, '_> {
         Ok(true)
     }
 
-    /// The configurations among these whose intervals are to become narrower. Targets at the same
-    /// values go on together, since the rounds of one are compared with those of the other.
+    /// Returns the configurations whose intervals are to become narrower. Targets at the same
+    /// values go on together, because the rounds of one are compared with those of the other.
     fn with_more_rounds<'p>(&self, scenario: &Scenario, open: &[&'p Planned]) -> Vec<&'p Planned> {
         let mut choices: BTreeMap<_, Vec<&Planned>> = BTreeMap::new();
         for planned in open {
@@ -310,7 +310,7 @@ impl RunInProgress<'_, '_, '_> {
         self.run.console.hint("a longer --time-max, or a quieter host; intervals are valid as is");
     }
 
-    /// Whether the run goes on.
+    /// Measures one repeat, and reports whether the run goes on.
     fn measure(&mut self, planned: &Planned, repeat: u32, scenario: &Scenario) -> LabResult<bool> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
@@ -369,7 +369,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 }
 
-/// RFC 3339, UTC.
+/// Returns the time in RFC 3339, UTC.
 pub(crate) fn now() -> String {
     RecordDate::of(SystemTime::now()).to_string()
 }
@@ -382,7 +382,7 @@ fn shuffle<T>(chance: &mut SplitMix, list: &mut [T]) {
     }
 }
 
-/// The order of a round: places in the list of configurations.
+/// Returns the order of a round: indices into the list of configurations.
 pub(crate) fn round(
     configurations: &[&Configuration],
     seed: u64,

@@ -1,7 +1,7 @@
-//! `lariat-lab run`: from the names of scenarios to a record of them; or to a list of the scenarios
-//! that there are, or of what a run would do.
+//! Runs `lariat-lab run`: measures scenarios into a record, lists the scenarios, or prints the plan
+//! of a run.
 //!
-//! Owns the order of things: all that can be wrong is reported before the first server starts.
+//! Reports every error that can be found in advance before the first server starts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,13 +36,13 @@ use crate::targets;
 use crate::targets::form::TestTarget;
 use crate::targets::program::Builds;
 
-/// Between two checks for a signal.
+/// Pause between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Printed at the first signal.
+/// Message at the first signal.
 const ENDING: &str = "Ending; what was measured is in the record.";
 
-/// Runs scenarios, lists them, or prints what it would do.
+/// Runs scenarios, lists them, or prints the plan.
 pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     let ground = || Ground::new(&request, command(), console, Interrupt::new(console, ENDING)?);
     if let Some(path) = &request.resume {
@@ -65,7 +65,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     ground()?.begin(prepared)
 }
 
-/// A run for another command, which hears the signals; `command` is the one of its record.
+/// Runs scenarios for another command, which handles signals; `command` is written to the record.
 pub(super) fn carry_out_alone(
     request: &RunArguments,
     command: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) fn carry_out_alone(
     }
 }
 
-/// All that lies ready before the first server starts.
+/// Everything that is ready before the first server starts.
 struct Prepared {
     resolved: Vec<ResolvedTarget>,
     expanded: Vec<Expanded>,
@@ -87,7 +87,7 @@ struct Prepared {
     host: HostReport,
 }
 
-/// Everything that can be wrong about what was asked.
+/// Checks the request for every error that can be found in advance.
 fn prepare(request: &RunArguments, console: Console) -> LabResult<Prepared> {
     let targets = targets(request)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref())?;
@@ -107,7 +107,7 @@ fn targets(request: &RunArguments) -> LabResult<Vec<TestTarget>> {
     Ok(targets)
 }
 
-/// The programs of those targets that take part; after them, of what they load or are loaded by.
+/// Resolves the programs of participating targets, then the servers and clients that they need.
 fn resolve(
     targets: Vec<TestTarget>,
     expanded: &[Expanded],
@@ -138,7 +138,7 @@ fn resolve(
     Ok(resolved)
 }
 
-/// Configurations of all scenarios. Faults of all files are reported at once.
+/// Expands all scenarios to configurations. Reports faults of all files at once.
 fn expand(
     listed: &[ListedScenario],
     targets: &[TestTarget],
@@ -184,10 +184,10 @@ fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
     print(listing(&of_mode(false)?, &of_mode(true)?))
 }
 
-/// A run that was asked for, and the needs of each: a folder, and a listener for signals.
+/// Resources that a requested run needs: a folder and a listener for signals.
 struct Ground<'r> {
     request: &'r RunArguments,
-    /// The command of its record.
+    /// Command line that is written to the record.
     command: Vec<String>,
     scratch: Scratch,
     interrupt: Interrupt,
@@ -207,7 +207,7 @@ impl<'r> Ground<'r> {
             let path = scratch.path().display();
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
-        // Without it, few connections fit; configurations that want more say so.
+        // Without a higher limit few connections fit; configurations that need more report it.
         let _ = sys::limit::raise_open_files();
         Ok(Self { request, command, scratch, interrupt, console })
     }
@@ -220,7 +220,7 @@ impl<'r> Ground<'r> {
         self.carry_out(&prepared, &plan, journal, RecordedPast::default())
     }
 
-    /// A run that was stopped, from where it stopped.
+    /// Resumes a stopped run from where it stopped.
     fn resume(&self, path: &Path) -> LabResult<Exit> {
         let console = self.console;
         let (record, mut journal) = Journal::resume(path)?;
@@ -248,7 +248,7 @@ impl<'r> Ground<'r> {
         self.carry_out(&prepared, &record.plan, journal, past)
     }
 
-    /// The first line of the record.
+    /// Builds the first line of the record.
     fn plan(&self, prepared: &mut Prepared, date: RecordDate) -> ExperimentPlan {
         self.measure_speeds(prepared);
         let (request, mut command) = (self.request, self.command.clone());
@@ -270,7 +270,7 @@ impl<'r> Ground<'r> {
         }
     }
 
-    /// Keys and ciphers; a signal ends that at once, and the run with it.
+    /// Measures keys and ciphers; a signal ends that at once, and the run too.
     fn measure_speeds(&self, prepared: &mut Prepared) {
         let Some(rows) = self.request.speeds() else {
             return;
@@ -283,7 +283,7 @@ impl<'r> Ground<'r> {
             ));
         }
         let (sender, reports) = channel();
-        // After a signal it ends with the program.
+        // After a signal this thread ends with the program.
         thread::spawn(move || {
             let _ = sender.send(host::report(Some(timing)));
         });
@@ -299,8 +299,8 @@ impl<'r> Ground<'r> {
         }
     }
 
-    /// The targets that take part, in the order of the tables; the versions of those that are
-    /// there.
+    /// Describes participating targets in the order of the tables, with versions of those
+    /// installed.
     fn recorded(&self, prepared: &Prepared) -> Vec<TargetDescription> {
         let folder = self.scratch.path();
         prepared.resolved.iter().map(|one| one.recorded(folder)).collect()
@@ -360,12 +360,12 @@ impl<'r> Ground<'r> {
     }
 }
 
-/// Without `--seed`: another order in each run, as a number for `--seed`.
+/// Derives a seed from the date if `--seed` is missing: another order in each run.
 fn seed_of(date: RecordDate) -> u64 {
     date.compact().chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(1)
 }
 
-/// Targets that take no part, and the remedy.
+/// Reports targets that take no part, and the remedy.
 fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
@@ -376,7 +376,7 @@ fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: C
     }
 }
 
-/// All scenarios, with their time in both modes.
+/// Lists all scenarios, with their time in both modes.
 fn listing(quick: &[Expanded], full: &[Expanded]) -> String {
     let mut text = String::new();
     for (quick, full) in quick.iter().zip(full) {
@@ -414,7 +414,7 @@ fn time(expanded: &Expanded) -> Duration {
     expanded.supported().map(|it| it.estimate() * it.repeats).sum()
 }
 
-/// The plan of a run: its configurations with the command that makes the same load.
+/// Formats the plan of a run: its configurations, each with the command that makes the same load.
 fn plan_text(expanded: &[Expanded], resolved: &[ResolvedTarget], placement: &Placement) -> String {
     let mut text = format!(
         "servers on CPU {}; load and origin on CPU {}\n",
@@ -442,7 +442,7 @@ fn plan_text(expanded: &[Expanded], resolved: &[ResolvedTarget], placement: &Pla
     text
 }
 
-/// Every factor and value of `--only` must be one of some scenario.
+/// Checks that every factor and value of `--only` occurs in some scenario.
 fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
@@ -464,7 +464,7 @@ fn check_only<'f>(
     Ok(())
 }
 
-/// The difference from when a record was begun, so that it cannot be taken up.
+/// Returns what has changed since a record was begun, so that it cannot be resumed.
 fn changed(
     plan: &ExperimentPlan,
     expanded: &[Expanded],

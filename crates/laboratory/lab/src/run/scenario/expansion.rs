@@ -1,4 +1,4 @@
-//! From a scenario and its targets to configurations.
+//! Expands a scenario and its targets to configurations.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,15 +31,15 @@ pub(crate) struct Contender<'p> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScenarioOverrides {
     pub(crate) is_quick: bool,
-    /// In place of those that the scenario names.
+    /// Targets that replace the scenario's.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) repeats: Option<u32>,
-    /// Decides how often configurations are measured.
+    /// Rule that decides how often configurations are measured.
     pub(crate) until: Option<StoppingRule>,
     pub(crate) duration: Option<Duration>,
-    /// Configurations at these values alone, by factor; `target` is a factor too.
+    /// Values by factor that configurations are restricted to; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
-    /// Abilities that this host's kernel lacks, and why.
+    /// Abilities that this host's kernel lacks, and the reasons.
     pub(crate) lacks: BTreeMap<String, String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ScenarioOverrides {
 #[derive(Clone, Debug)]
 pub(crate) struct Expanded {
     pub(crate) scenario: experiment::Scenario,
-    /// Configurations to measure, and those that cannot be.
+    /// Configurations to measure, and those that cannot be measured.
     pub(crate) configurations: Vec<Planned>,
 }
 
@@ -57,10 +57,10 @@ impl Expanded {
     }
 }
 
-/// The configurations of a scenario with these targets.
+/// Expands a scenario with these targets.
 ///
 /// # Errors
-/// Names of targets that are unknown, and settings of a configuration that contradict each other.
+/// Fails if names of targets are unknown, or settings of a configuration contradict each other.
 pub(crate) fn expand(
     name: &str,
     form: &ScenarioForm,
@@ -87,7 +87,7 @@ pub(crate) fn expand(
     Ok(Expanded { scenario: expansion.scenario(&configurations), configurations })
 }
 
-/// Every target that the file names must be one.
+/// Checks that every target that the file names exists.
 fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
     let known = || contenders.iter().map(|one| one.target.name.as_str());
     let unknown = form.target_names().filter(|name| known().all(|target| target != *name));
@@ -105,7 +105,7 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
 /// A value of each factor.
 type FactorChoice<'f> = Vec<(&'f FactorForm, &'f FactorValue)>;
 
-/// The last value that says it decides.
+/// Returns the setting of the last value that has it.
 fn last<'f, T>(choice: &FactorChoice<'f>, of: impl Fn(&'f FactorValue) -> Option<T>) -> Option<T> {
     choice.iter().filter_map(|(_, value)| of(value)).next_back()
 }
@@ -123,7 +123,7 @@ impl<'f> Expansion<'f> {
         self.asked.targets.as_ref().or(self.pace.targets.as_ref()).unwrap_or(&self.form.targets)
     }
 
-    /// All of them, the last factor varied first.
+    /// Returns all choices, varying the last factor first.
     fn choices(&self) -> Vec<FactorChoice<'f>> {
         let mut choices = vec![FactorChoice::new()];
         for factor in &self.form.factor {
@@ -144,7 +144,7 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    /// Whether the target takes part there.
+    /// Reports whether the target takes part at this choice.
     fn has(&self, target: &str, choice: &FactorChoice<'f>) -> bool {
         let only = self.asked.only.get("target");
         let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
@@ -161,7 +161,8 @@ impl<'f> Expansion<'f> {
         contenders.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
     }
 
-    /// The server, and the program that makes the load in place of ours: one of them is the target.
+    /// Returns the server, and the program that makes the load if it is not ours: one is the
+    /// target.
     fn sides(
         &self,
         target: &'f Contender<'f>,
@@ -244,7 +245,8 @@ impl<'f> Expansion<'f> {
         self.asked.until.map(|_| ROUNDS_MIN).or(self.asked.repeats).unwrap_or(self.pace.repeats)
     }
 
-    /// The target that answers behind a server in place of the test server, which has no TLS.
+    /// Returns the target that answers behind a server instead of the test server, which has no
+    /// TLS.
     fn origin(&self, spec: &ServerSpec) -> Result<Option<String>, Vec<Complaint>> {
         if !spec.needs_tls_origin() {
             return Ok(None);
@@ -263,7 +265,7 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    /// With an address in place of the server's, which decides nothing about a plan.
+    /// Returns launch settings with a placeholder address, which does not affect a plan.
     fn launch(&self, is_tls: bool, is_of_files: bool, choice: &FactorChoice<'f>) -> LaunchSettings {
         let of_values = last(choice, |value| value.duration);
         LaunchSettings {
@@ -304,8 +306,7 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    /// Tables over tables, key by key. A server that answers from files needs those that are
-    /// asked for.
+    /// Overlays tables key by key. Adds the requested objects for a server that answers from files.
     fn spec(&self, choice: &FactorChoice<'f>, load: &PlannedLoad) -> ServerSpec {
         let mut table = self.form.server.clone();
         for (_, value) in choice {
@@ -379,7 +380,7 @@ fn value(value: &FactorValue) -> RecordedValue {
     RecordedValue { name: value.name.clone(), title: value.title.clone(), number: value.number }
 }
 
-/// The settings of a configuration's load must make a plan.
+/// Checks that the settings of a configuration's load make a plan.
 fn check_load(load: &PlannedLoad, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
     let settings = load.settings.clone();
     if let Some(background) = &load.background {
@@ -413,7 +414,7 @@ fn command(load: &PlannedLoad, launch: &LaunchSettings) -> Vec<String> {
     words
 }
 
-/// For people, with FOLDER and ADDRESS in place of what the run decides.
+/// Formats a command for people, with FOLDER and ADDRESS for values that the run decides.
 fn program_command(
     target: &TestTarget,
     load: &PlannedLoad,
@@ -434,7 +435,7 @@ fn program_command(
     })
 }
 
-/// For people: the capacity is known only in the run.
+/// Formats an offer for people: the capacity is known only in the run.
 fn offer(offered: OfferedLoad) -> [String; 2] {
     match offered {
         OfferedLoad::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],
