@@ -29,8 +29,7 @@ use kernel::{read, value, with_remedy};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SpeedTiming {
     pub(crate) rows: SpeedRows,
-    /// CPU time of each row; rounded up to whole seconds for the system's OpenSSL, which needs
-    /// them.
+    /// CPU time of each row; OpenSSL needs whole seconds, so it is rounded up for it.
     pub(crate) each: Duration,
 }
 

@@ -65,8 +65,7 @@ struct OriginShared {
 }
 
 impl BoundOrigin {
-    /// Opens the listeners. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the
-    /// process.
+    /// Opens the listeners. From now on SIGINT and SIGTERM end [`Self::serve`], not the process.
     pub(crate) fn open(options: OriginOptions) -> LabResult<Self> {
         // Before the first thread, so that no thread takes these signals.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;

@@ -80,8 +80,7 @@ struct DoneRepeat {
 }
 
 impl RecordedPast {
-    /// Collects the repeats of a record that is resumed. If `with_failures`, failed repeats count
-    /// as done and are not measured again.
+    /// Collects the repeats of a resumed record; if `with_failures`, failed ones count as done.
     pub(crate) fn of(record: &Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter().map(Ok);
         let failed = record.failures.iter().filter(|_| with_failures).map(Err);

@@ -92,9 +92,8 @@ pub struct ReadOffs {
     pub peak_per_s: Option<f64>,
     /// Greatest rate with a mean response time under 100 ms.
     pub under_100_ms_per_s: Option<f64>,
-    /// Greatest rate under 100 ms with an error rate under 0.1 % as well,
-    /// [`CapacityLimit::default`]: the headline of Bernat's method. Records of earlier builds lack
-    /// it.
+    /// Greatest rate under 100 ms with an error rate under 0.1 % as well, as
+    /// [`CapacityLimit::default`]: the headline of Bernat's method. `None` in older records.
     pub under_100_ms_few_lost_per_s: Option<f64>,
     /// Greatest rate with a mean response time under 500 ms.
     pub under_500_ms_per_s: Option<f64>,

@@ -101,8 +101,7 @@ impl Suite {
 }
 
 named! {
-    /// A group for the key exchange. The hybrid is not the default because it costs more than
-    /// X25519.
+    /// A group for the key exchange. X25519 is the default because the hybrid costs more.
     Group {
         /// RFC 7748.
         X25519 = "x25519",
@@ -155,7 +154,7 @@ named! {
 named! {
     /// How planned instants are distributed at a given rate.
     Spacing {
-        /// At equal distances.
+        /// Evenly, at equal distances.
         Constant = "constant",
         /// At random, as independent users come (a Poisson process).
         Poisson = "poisson",
@@ -169,8 +168,7 @@ named! {
         Off = "off",
         /// The server must have its key.
         Signature = "signature",
-        /// A known authority must have issued it for the server's name, and it must not have
-        /// expired.
+        /// A known authority issued it for the server's name, and it has not expired.
         Full = "full",
     }
 }

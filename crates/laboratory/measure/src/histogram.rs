@@ -18,8 +18,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// Longest duration, an hour in nanoseconds; longer ones count as this long. No wait takes it.
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
-/// Resolution, a microsecond in nanoseconds; shorter durations are not distinguished, to keep the
-/// table small.
+/// Resolution: shorter durations, in nanoseconds, are not distinguished. It keeps the table small.
 const SHORTEST_NS: u64 = 1000;
 
 /// Durations, in nanoseconds. In a record it is a list of `[nanoseconds, count]`.
@@ -130,8 +129,7 @@ const MAX_VALUE_DIVISOR: f64 = 1000.0;
 const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
                       \"Interval_Compressed_Histogram\"\n";
 
-/// Formats the lines that a log begins with. `started` counts from 1970, and times of intervals
-/// from there.
+/// Formats the head of a log. `started` counts from 1970, and intervals count from `started`.
 pub fn head(started: Duration, about: &str) -> String {
     let mut builder = IntervalLogWriterBuilder::new();
     builder

@@ -102,7 +102,7 @@ pub struct CacheChoice {
     pub cores: f64,
 }
 
-/// A prediction beside a measurement that it was made without.
+/// A prediction, and the measurement that was kept from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ValidationRow {
     pub record: String,

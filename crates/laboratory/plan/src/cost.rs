@@ -15,8 +15,7 @@ const SMALL_BODY_BYTES: u64 = 4096;
 /// Body of the requests that costs of connections include.
 const BASE_BODY_BYTES: f64 = 1024.0;
 
-/// Least plausible speed: an operation that takes longer than a quarter of an hour was not
-/// measured.
+/// Least plausible speed: slower than a quarter of an hour per operation is no measurement.
 pub const PER_S_MIN: f64 = 1e-3;
 
 /// Size from which the cost of a body's bytes stands out of its connection's.
@@ -183,8 +182,7 @@ impl TargetCosts {
         Some(found)
     }
 
-    /// Reports whether the observation has one request, one worker, and full CPU use by a closed
-    /// load.
+    /// Reports whether it has one request, one worker, and full CPU use by a closed load.
     fn is_base(&self, one: &Observation) -> bool {
         one.is_request
             && !one.is_kept

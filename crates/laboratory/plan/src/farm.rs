@@ -25,7 +25,7 @@ use node::{Cohort, FarmNode, Served, Waits};
 
 pub use node::{FarmSettings, RetryPolicy};
 
-/// Ticks until the latest retry of a client; limits the doubling of its waits.
+/// Ticks in the ring of retries; longer waits are cut to it.
 const RING: usize = 256;
 
 /// Limit of nodes in a simulation: beyond, simulating its day takes hours.

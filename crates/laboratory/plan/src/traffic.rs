@@ -53,8 +53,7 @@ impl PlannedKey {
         KEYS[self as usize].3
     }
 
-    /// Derives the key from the scheme of a handshake; for RSA, takes the first length in the
-    /// record's words.
+    /// Finds a key by a signature's scheme; for RSA, by the first length that `words` names.
     pub fn of_signature(signature: Option<&str>, words: &str) -> Option<Self> {
         match signature? {
             "ecdsa_secp256r1_sha256" => Some(Self::P256),
@@ -166,8 +165,7 @@ impl TrafficForecast {
         }
     }
 
-    /// Returns the greatest share of connections that could resume if each client returns at
-    /// random.
+    /// Returns the greatest share of connections that could resume, clients returning at random.
     ///
     /// With TLS 1.3 each connection brings a new session: a client resumes if it returns within the
     /// lifetime. With TLS 1.2 a session ends its lifetime after the full handshake, so that one
@@ -185,8 +183,7 @@ impl TrafficForecast {
     }
 }
 
-/// Bytes for a session that is sent to one peer, in a datagram with others: 216 for one, 3240 for
-/// 15.
+/// Bytes of a session to one peer, in a datagram with others: 216 for one, 3240 for 15.
 pub const BYTES_PER_PEER: f64 = 216.0;
 
 /// Bytes for a session that is sent to a store: the same sealed session and the command around it.

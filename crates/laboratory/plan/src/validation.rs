@@ -1,4 +1,4 @@
-//! Compares predictions with measurements that they were made without.
+//! Compares predictions with measurements that they did not use.
 //!
 //! - `implementations`: mixes of full handshakes and resumptions, from connections that were each
 //!   measured separately in other scenarios
@@ -176,8 +176,8 @@ fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<
     row(rounds, ("p99, ms", false, P99_ERROR_MAX), mean(&predictions), &measured, from)
 }
 
-/// Predicts goodput divided by capacity by the farm of one node; the source says how a program
-/// queues.
+/// Predicts goodput divided by capacity by the farm of one node; its source tells the queue's
+/// order.
 fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     let goodput = rounds.iter().map(|one| {
         let measurement = &one.measurement;

@@ -1,5 +1,4 @@
-//! Runs `lariat-lab simulate`: simulates a farm in virtual time with a script of failures, and
-//! writes the result.
+//! Runs `lariat-lab simulate`: a farm in virtual time, with a script of failures.
 
 use std::path::PathBuf;
 

@@ -116,8 +116,7 @@ fn container() -> HostFact {
     fact("container", value)
 }
 
-/// Reports the lowest CPU quota of this process's cgroup and its ancestors, in thousandths of a
-/// CPU.
+/// Reports the lowest CPU quota of our cgroup and its ancestors, in thousandths of a CPU.
 fn quota() -> HostFact {
     let groups = read("/proc/self/cgroup");
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
@@ -126,8 +125,7 @@ fn quota() -> HostFact {
     quota_fact(quotas.flat_map(|(root, path)| quotas_above(root, path)).min())
 }
 
-/// Returns the path of our cgroup: `0::/x` of version 2, `4:cpu,cpuacct:/x` of version 1
-/// (cgroups(7)).
+/// Returns our cgroup: `0::/x` of version 2, `4:cpu,cpuacct:/x` of version 1 (cgroups(7)).
 fn group<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');

@@ -55,8 +55,7 @@ impl MetricsPage {
                 };
                 let page = Arc::clone(&running);
                 if Arc::strong_count(&running) <= REQUESTS_MAX + 1 {
-                    // The scraper itself reports a missing answer, so a failure to start a thread
-                    // is ignored.
+                    // A failure is ignored, because the scraper reports a missing answer.
                     drop(named_thread().spawn(move || answer(stream, &page.0, &page.1)));
                 }
             }

@@ -291,8 +291,7 @@ impl Download {
     }
 }
 
-/// Returns the bytes at a position of a line, `bytes` of the pattern from `offset` on, and an
-/// ending.
+/// Returns the bytes from `at` on of a line, `bytes` of the pattern from `offset`, and an ending.
 fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64) -> &'a [u8] {
     let Some(in_data) = at.checked_sub(line.len() as u64) else {
         return &line[at as usize..];

@@ -334,8 +334,7 @@ impl OriginConnection {
                 self.reply(&answer, output, now);
             }
         } else if request.expects_continue && answer.code >= 400 {
-            // The client was not to send the body in vain: whether it sends it all the same is
-            // unknown.
+            // The client waits for the reply first, and whether it still sends the body is unknown.
             self.refuse(&answer, output);
         } else {
             if request.expects_continue && is_alone {

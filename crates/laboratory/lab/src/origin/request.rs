@@ -83,8 +83,7 @@ const DELAY_MS_MAX: u64 = 600_000;
 const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
 
 impl Query {
-    /// Parses the query of a request target in origin-form or absolute-form (RFC 9112, section
-    /// 3.2).
+    /// Parses the query of an origin-form or absolute-form target (RFC 9112, section 3.2).
     pub(super) fn parse(target: &str) -> Result<Self, QueryFault> {
         let target = without_authority(target);
         let (path, query) = target.split_once('?').unwrap_or((target, ""));

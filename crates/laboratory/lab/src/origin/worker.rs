@@ -166,8 +166,7 @@ impl OriginWorker {
         Ok(())
     }
 
-    /// Serves a new client at once if its request has arrived; epoll never watches it if it is done
-    /// then.
+    /// Serves a new client at once if it has asked; one that is done then is never watched.
     fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
         self.buffers.output.totals.connections += 1;
         let mut connection = OriginConnection::new(socket, self.now);
@@ -309,8 +308,7 @@ impl OriginWorker {
         self.slots.retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
     }
 
-    /// Idle clients are closed late by at most an eighth of their time; searches cost almost
-    /// nothing.
+    /// Closes idle clients at most an eighth of their time late; a search costs almost nothing.
     fn sweep_interval(&self) -> Duration {
         let eighth = self.idle_timeout / 8;
         eighth.clamp(Duration::from_millis(10), Duration::from_secs(1))

@@ -216,7 +216,7 @@ impl RunProgress {
 
     fn step(&mut self, planned: &Planned) {
         self.done += 1;
-        // With a rule, only the least number of rounds was counted.
+        // Only the least number of rounds was counted if there is a rule.
         self.total = self.total.max(self.done);
         self.left = self.left.saturating_sub(planned.estimate());
         self.planned += planned.estimate();

@@ -221,8 +221,7 @@ impl Session<'_, '_> {
         self.watched.background = background.as_ref().map(BackgroundLoad::stopper);
         let loaded = match found {
             None => self.run(&plan)?,
-            // Beyond the capacity, it is measured whether anything succeeds, so no probe must
-            // succeed first.
+            // Beyond the capacity, whether anything succeeds is a result, not a precondition.
             Some(_) => loaded::run(&plan, &self.watched, None, self.cancel)?,
         };
         drop(background);

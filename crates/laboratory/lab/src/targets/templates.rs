@@ -164,8 +164,7 @@ pub(crate) fn files(
     target.form.files.iter().map(render).collect()
 }
 
-/// Fills in a command of the target. Each line of an argument becomes an argument; empty lines are
-/// dropped.
+/// Fills in a command. Each line of an argument becomes an argument; empty lines are dropped.
 ///
 /// # Errors
 /// Fails like [`files`].

@@ -211,7 +211,7 @@ impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
             run.stopper().stop();
-            // Its counts are not needed, and its failures affect the measured load as well.
+            // The counts are not needed, and failures affect the measured load as well.
             let _ = run.finish();
         }
     }

@@ -92,8 +92,7 @@ impl WatchedProcesses {
 }
 
 impl TimedReading {
-    /// Removes server processes that are not in a later reading, because their final use is
-    /// unknown.
+    /// Removes server processes missing in a later reading: their final use is unknown.
     pub(crate) fn forget_ended(&mut self, after: &Self) {
         self.server.forget_ended(&after.server);
     }

@@ -184,8 +184,7 @@ fn percent(share: f64) -> String {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum MeasurementFailure {
-    /// The server did not start, or ended, or no transaction succeeded. Contains the reason and the
-    /// server's words.
+    /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
     Failed(String),
     /// Something else than the configuration was measured. Contains what was expected and found.
     Void(String),

@@ -161,8 +161,7 @@ impl<'f> Expansion<'f> {
         contenders.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
     }
 
-    /// Returns the server, and the program that makes the load if it is not ours: one is the
-    /// target.
+    /// Returns the server, and the program that makes the load, if any: one is the target.
     fn sides(
         &self,
         target: &'f Contender<'f>,
@@ -245,8 +244,7 @@ impl<'f> Expansion<'f> {
         self.asked.until.map(|_| ROUNDS_MIN).or(self.asked.repeats).unwrap_or(self.pace.repeats)
     }
 
-    /// Returns the target that answers behind a server instead of the test server, which has no
-    /// TLS.
+    /// Returns the target that replaces the test server, which has no TLS, behind a server.
     fn origin(&self, spec: &ServerSpec) -> Result<Option<String>, Vec<Complaint>> {
         if !spec.needs_tls_origin() {
             return Ok(None);

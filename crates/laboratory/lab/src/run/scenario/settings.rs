@@ -26,8 +26,7 @@ pub(crate) const RESERVED: &str = "url connect source duration warm-up threads c
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigurationSettings(pub(crate) Node);
 
-/// Checks only that the value is a table: its entries are read elsewhere, with their places, which
-/// serde does not know.
+/// Checks only that this is a table: entries are read with their places, which serde lacks.
 impl<'de> Deserialize<'de> for ConfigurationSettings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         toml::Table::deserialize(deserializer).map(|_| Self::default())
@@ -120,8 +119,7 @@ impl ConfigurationSettings {
     /// Makes the plan of a load of that launch.
     ///
     /// # Errors
-    /// Fails with all contradictions, in words; settings of a scenario were checked when it was
-    /// read.
+    /// Fails with all contradictions, in words; settings of scenarios were checked before.
     pub(crate) fn plan(&self, launch: &LaunchSettings) -> Result<LoadPlan, Vec<Complaint>> {
         let report = Report::new(None);
         let root = self.at(launch).0;
