@@ -44,7 +44,7 @@ struct InterruptState {
 const BEAT: Duration = Duration::from_millis(100);
 
 impl Interrupt {
-    /// Call this before any other thread starts, because a thread that does not block a signal
+    /// Must be called before any other thread starts, because a thread that does not block a signal
     /// would take it. Prints `message` at the first signal.
     pub(crate) fn new(console: Console, message: &'static str) -> io::Result<Self> {
         let signals = Signals::new(&HEARD)?;

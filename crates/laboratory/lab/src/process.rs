@@ -300,7 +300,7 @@ fn say(what: &str, detail: impl std::fmt::Display) {
 
 /// Pause between two readings of CPU time, which show whether a tree still works.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
-/// CPU time between two readings below which a tree is at rest: timers may tick.
+/// CPU time between two readings below which a tree is at rest, because timers may tick.
 const SETTLED_MAX: Duration = Duration::from_micros(100);
 /// Time after which a tree that is not at rest never will be: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);

@@ -259,7 +259,7 @@ impl FarmModel {
             });
         }
         let most = bounds.into_iter().filter_map(|(name, hosts)| Some((hosts?, name)));
-        // Of equals the CPU comes first.
+        // If two are equal, the CPU comes first.
         let (hosts, name) = most.rev().max_by_key(|bound| bound.0).unwrap_or_default();
         let mesh = self.mesh_bytes(hosts, self.forecast.lose);
         if self.forecast.sharing == Sharing::Peers && mesh > traffic::MESH_BYTES_PER_S_MAX {

@@ -176,8 +176,7 @@ fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<
     row(rounds, ("p99, ms", false, P99_ERROR_MAX), mean(&predictions), &measured, from)
 }
 
-/// Predicts goodput divided by capacity by the farm of one node; its source tells the queue's
-/// order.
+/// Predicts goodput divided by capacity from a farm of one node in the source's queue order.
 fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     let goodput = rounds.iter().map(|one| {
         let measurement = &one.measurement;

@@ -22,7 +22,7 @@ pub(super) struct OriginReply {
 pub(super) enum BodyFraming {
     Length,
     Chunked,
-    /// By the end of the connection: HTTP/1.0 has no chunks.
+    /// Delimited by the end of the connection: HTTP/1.0 has no chunks.
     Connection,
     /// The body is not sent: HEAD.
     Absent,

@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
             None => session.load(),
             Some(_) => session.call(),
         };
-        // If the server has ended, that is why the rest failed.
+        // A server that has ended is the reason why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
             return Err(MeasurementFailure::Failed(format!("{name} ended meanwhile: {how}")));
