@@ -176,7 +176,7 @@ fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<
     row(rounds, ("p99, ms", false, P99_ERROR_MAX), mean(&predictions), &measured, from)
 }
 
-/// Predicts goodput divided by capacity from a farm of one node in the source's queue order.
+/// Predicts goodput to capacity by the farm of one node; the row's source names the queue order.
 fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     let goodput = rounds.iter().map(|one| {
         let measurement = &one.measurement;

@@ -88,7 +88,7 @@ fn find(
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
         let what = format!("{file} is missing");
         return Err(match form.packages.as_slice() {
-            // Our own program is installed, but not the file that it needs, so its package is unknown.
+            // Our own program is installed, but not a file that it needs, of an unknown package.
             [] => LabFault::new(what, "`apt-file search` names the package that has it"),
             _ => missing(form, root, &what),
         });
