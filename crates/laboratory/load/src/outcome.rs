@@ -8,8 +8,9 @@ use measure::capacity::RatePoint;
 use measure::choice::RecordedEch;
 use measure::quantity::{Nanoseconds, RoundedCount, nanoseconds};
 use measure::record::{
-    self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadThread, PlanStep, PlannedRate,
-    RecordedTarget, RequestResult, RunEnding, RunWarning, Second, Tool, TransactionCounts,
+    self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadSecond, LoadThread, PlanStep,
+    PlannedRate, RecordedTarget, RecordingTool, RequestResult, RunEnding, RunWarning,
+    TransactionCounts,
 };
 
 use crate::ech::EchOption;
@@ -33,7 +34,7 @@ pub struct LoadOutcome {
     /// series.
     pub busiest: f64,
     pub(crate) tally: LoadTally,
-    pub(crate) seconds: Vec<Second>,
+    pub(crate) seconds: Vec<LoadSecond>,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) threads: Vec<LoadThread>,
 }
@@ -87,7 +88,8 @@ impl LoadOutcome {
         });
         self.busiest = self.busiest.max(next.busiest);
         let seconds = without_rest(next.seconds, length).into_iter();
-        self.seconds.extend(seconds.map(|second| Second { at_s: first + second.at_s, ..second }));
+        self.seconds
+            .extend(seconds.map(|second| LoadSecond { at_s: first + second.at_s, ..second }));
         self.until_last_success = self.elapsed + next.until_last_success;
         self.elapsed += next.elapsed;
         self.ending = next.ending;
@@ -114,7 +116,7 @@ impl LoadOutcome {
             warnings(plan, &self.tally, (self.busiest, frame.stood_still), capacity.is_some());
         LoadRecord {
             format: FORMAT,
-            tool: Tool {
+            tool: RecordingTool {
                 name: "lariat-lab".to_owned(),
                 version: frame.version,
                 tls: tls_library(),
@@ -259,7 +261,7 @@ pub fn tls_library() -> String {
 
 /// Seconds in which transactions were begun. What ended after them is counted in the last one:
 /// between two runs of a series there is no time that belongs to either.
-fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
+fn without_rest(mut seconds: Vec<LoadSecond>, length: Duration) -> Vec<LoadSecond> {
     let whole = length.as_secs_f64().ceil().max(1.0) as usize;
     let rest = seconds.split_off(whole.min(seconds.len()));
     let Some(last) = seconds.last_mut() else {

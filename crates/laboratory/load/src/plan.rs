@@ -34,7 +34,7 @@ pub struct LoadPlan {
     pub arrival: ArrivalModel,
     /// Transactions before the figures begin, for this long.
     pub warm_up: Duration,
-    /// Whether a closed load comes to rest after its warm-up, until [`crate::run::Run::go_on`]:
+    /// Whether a closed load comes to rest after its warm-up, until [`crate::run::RunningLoad::go_on`]:
     /// what it begins after that has the server for itself from the first to the last. Open load
     /// has instants of its own and never rests.
     pub rests: bool,

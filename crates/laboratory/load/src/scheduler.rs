@@ -222,7 +222,7 @@ pub(crate) struct ThreadReport {
 
 /// Figures that a thread lets others see.
 #[derive(Debug, Default)]
-struct Shown {
+struct SharedFigures {
     open: AtomicU64,
     received_bytes: AtomicU64,
     succeeded: AtomicU64,
@@ -236,9 +236,9 @@ pub(crate) struct ThreadsInCommon {
     /// Wakers of all threads: one that has nothing under way would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
-    pub(crate) rest: Rest,
+    pub(crate) rest: ThreadRendezvous,
     /// By thread, as of its last look at the clock.
-    shown: Vec<Shown>,
+    shown: Vec<SharedFigures>,
 }
 
 impl ThreadsInCommon {
@@ -247,9 +247,9 @@ impl ThreadsInCommon {
         Self {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
-            shown: wakers.iter().map(|_| Shown::default()).collect(),
+            shown: wakers.iter().map(|_| SharedFigures::default()).collect(),
             wakers,
-            rest: Rest::default(),
+            rest: ThreadRendezvous::default(),
         }
     }
 
@@ -269,7 +269,7 @@ impl ThreadsInCommon {
         (self.sum(|shown| &shown.received_bytes), self.sum(|shown| &shown.succeeded))
     }
 
-    fn sum(&self, of: fn(&Shown) -> &AtomicU64) -> u64 {
+    fn sum(&self, of: fn(&SharedFigures) -> &AtomicU64) -> u64 {
         self.shown.iter().map(|shown| of(shown).load(Relaxed)).sum()
     }
 
@@ -342,19 +342,19 @@ impl ThreadContext {
 
 /// The place at which threads wait for each other and for the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
-    state: Mutex<RestState>,
+pub(crate) struct ThreadRendezvous {
+    state: Mutex<RendezvousState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct RestState {
+struct RendezvousState {
     waiting: u16,
     /// When they went on; `None` = they have not.
     over: Option<Instant>,
 }
 
-impl Rest {
+impl ThreadRendezvous {
     /// A thread has nothing under way; it waits. When the rest was over, the same for all.
     pub(crate) fn wait_until_over(&self) -> Instant {
         let mut state = self.lock();
@@ -366,8 +366,9 @@ impl Rest {
 
     /// Waits until `threads` threads wait; `false` = it was over before.
     pub(crate) fn wait_for(&self, threads: usize) -> bool {
-        let is_missing =
-            |state: &mut RestState| state.over.is_none() && usize::from(state.waiting) < threads;
+        let is_missing = |state: &mut RendezvousState| {
+            state.over.is_none() && usize::from(state.waiting) < threads
+        };
         let state = self.changed.wait_while(self.lock(), is_missing);
         state.unwrap_or_else(PoisonError::into_inner).over.is_none()
     }
@@ -382,7 +383,7 @@ impl Rest {
         self.lock().over
     }
 
-    fn lock(&self) -> MutexGuard<'_, RestState> {
+    fn lock(&self) -> MutexGuard<'_, RendezvousState> {
         // Numbers only: they hold whatever happened to a thread.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::capacity::ReadOffs;
 use crate::histogram::Histogram;
 use crate::record::{
-    BackgroundResult, HandshakeCounts, LoadRecord, PlanStep, RunWarning, Second, TrafficBytes,
+    BackgroundResult, HandshakeCounts, LoadRecord, LoadSecond, PlanStep, RunWarning, TrafficBytes,
     TransactionCounts,
 };
 
@@ -71,11 +71,11 @@ pub struct Measurement {
     pub traffic: TrafficBytes,
     pub handshakes: Vec<HandshakeCounts>,
     /// Figures second by second, if the rate changes; otherwise empty.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<LoadSecond>,
     /// Figures rate by rate, if there are several.
     pub steps: Vec<PlanStep>,
     pub read_offs: Option<ReadOffs>,
-    pub noise: Noise,
+    pub noise: MeasurementNoise,
     /// Reasons why the metrics may be those of the client instead of the server.
     pub warnings: Vec<RunWarning>,
 }
@@ -111,7 +111,7 @@ pub struct DurationSummary {
 /// Other work on the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Noise {
+pub struct MeasurementNoise {
     /// Share of all CPU time that was used by other programs than server, client and origin, 0 to
     /// 1.
     pub foreign: f64,

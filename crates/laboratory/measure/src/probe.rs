@@ -33,7 +33,7 @@ pub struct NodeReport {
     pub address: String,
     /// Reason why the probe failed or is incomplete; `None` if the address speaks TLS and the probe
     /// is complete.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<VersionReport>,
     /// Whether a client that claims to have fallen back from a newer version is refused (RFC 7507);
@@ -71,7 +71,7 @@ pub struct NodeReport {
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trouble {
+pub struct ProbeTrouble {
     pub kind: TroubleKind,
     /// A sentence without a full stop.
     pub text: String,
@@ -133,7 +133,7 @@ pub struct ClientReport {
     /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`; `older`, if none of those gets
     /// a handshake.
     pub kind: String,
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
     pub version: String,
     pub suite: String,
     pub group: String,
@@ -254,11 +254,11 @@ pub struct EchAnswer {
     /// public one.
     pub certificate: Option<CertificateReport>,
     /// Reason why there was no handshake.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
 }
 
 impl EchAnswer {
-    pub fn failed(trouble: Trouble) -> Self {
+    pub fn failed(trouble: ProbeTrouble) -> Self {
         Self { trouble: Some(trouble), ..Self::default() }
     }
 }
@@ -375,7 +375,7 @@ pub struct ResumptionReport {
     pub offered: u32,
     pub resumed: u32,
     /// Reason why no session was offered, or why the last attempt broke.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -11,7 +11,7 @@ use load::observe::TimeLimited;
 use load::observe::records::{
     self, ALERT, CERTIFICATE, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordBytesFault, SERVER_HELLO,
 };
-use measure::probe::{Trouble, TroubleKind};
+use measure::probe::{ProbeTrouble, TroubleKind};
 
 use crate::reach::{ReachedAddress, TimedStream, long_chain, malformed, trouble};
 use crate::registry::{SSL_3, suite_name, told};
@@ -98,7 +98,7 @@ pub(crate) enum HelloAnswer {
 impl RawHello {
     /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
     /// is repeated, because it is no answer: a busy host drops some.
-    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, Trouble> {
+    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, ProbeTrouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
@@ -186,7 +186,7 @@ fn is_silent(wire: &mut TimedStream<'_>) -> bool {
 }
 
 /// Sends bytes that are a hello and reads the answer.
-pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
+pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, ProbeTrouble> {
     converse(reach, hello).map(|(_, answer)| answer)
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswe
 fn converse<'r>(
     reach: &'r ReachedAddress<'_>,
     hello: &[u8],
-) -> Result<(TimedStream<'r>, HelloAnswer), Trouble> {
+) -> Result<(TimedStream<'r>, HelloAnswer), ProbeTrouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;
@@ -220,7 +220,7 @@ fn converse<'r>(
 }
 
 /// The answer, if all of it is there.
-fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
+fn read(received: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
         match records::next(rest) {
@@ -247,7 +247,7 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
 const FATAL: u8 = 2;
 
 /// An answer to a beginning that is no record; a few bytes more may tell what it is.
-fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
+fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     Err(if rest.len() == received.len() {
         trouble(TroubleKind::NotTls, told(received))
     } else {
@@ -256,7 +256,7 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
 }
 
 /// The choice of a flight so far, and whether it is whole. One that resumes a session has no chain.
-pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), Trouble> {
+pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), ProbeTrouble> {
     let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;
     while let Some((kind, body, behind)) = records::message(rest) {
@@ -380,7 +380,7 @@ fn vector16(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use wire::client_hello::{self, Peek};
+    use wire::client_hello::{self, HelloProgress};
 
     fn hello(versions: &[u16]) -> RawHello {
         RawHello {
@@ -402,7 +402,7 @@ mod tests {
             [(false, false, false), (true, true, false), (false, false, true)]
         {
             let wire = RawHello { heartbeat, psk, share, ..plain.clone() }.wire();
-            let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
+            let Ok(HelloProgress::Hello(hello)) = client_hello::read(&wire) else {
                 panic!("no hello");
             };
             assert_eq!(hello.server_name(), Some("a.example"));

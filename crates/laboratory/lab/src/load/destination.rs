@@ -26,14 +26,14 @@ enum DestinationKind {
     Nowhere,
     Output,
     /// A file, replaced when the record is complete.
-    File(Partial),
+    File(PartialFile),
     /// A destination that is no regular file, such as `/dev/null`.
     Device(PathBuf),
 }
 
 /// A file that is written under a temporary name, and renamed when it is complete.
 #[derive(Debug)]
-struct Partial {
+struct PartialFile {
     path: PathBuf,
     partial: PathBuf,
     /// Whether the name was not chosen by the user: a file of that name stays, such as the record
@@ -77,7 +77,7 @@ impl Destination {
             Ok(_) if !is_record(&path) => return Err(foreign(flag, &path)),
             _ => {}
         }
-        let partial = Partial::look(&path, asked.is_none());
+        let partial = PartialFile::look(&path, asked.is_none());
         Ok(place(DestinationKind::File(partial.map_err(|error| refused(flag, &path, &error))?)))
     }
 
@@ -113,7 +113,7 @@ fn is_record(path: &Path) -> bool {
     read.is_ok() && (head.is_empty() || head.starts_with("{\"format\":"))
 }
 
-impl Partial {
+impl PartialFile {
     /// Checks that the file can be created, and leaves nothing behind.
     fn look(path: &Path, gives_way: bool) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
