@@ -1,10 +1,10 @@
-//! The commands by their names.
+//! Defines the commands of `lariat-lab` and runs the one that is named.
 //!
-//! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
-//! arguments in `run_arguments`), `report` (with `compare`) and `self_test`, `plan` and `simulate`
-//! (with their keys in `farm_question`); `values` has what several take. Each takes its own
-//! arguments and returns how the program ends; what it says goes through `Console`, its data to the
-//! standard output.
+//! Each command has a file: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with
+//! its arguments in `run_arguments`), `report` (with `compare`) and `self_test`, `plan` and
+//! `simulate` (with their keys in `farm_question`); `values` serves several of them. A command
+//! takes its own arguments and returns the exit code; it prints messages through `Console` and data
+//! to the standard output.
 
 mod farm_question;
 mod host;
@@ -40,7 +40,7 @@ struct CommandLine {
     command: Option<LaboratoryCommand>,
 }
 
-// What stands above a command is its help.
+// The doc comment of a command is its help.
 #[derive(Debug, Subcommand)]
 enum LaboratoryCommand {
     Load(load::LoadArguments),
@@ -92,7 +92,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("load", load::completed)
 }
 
-/// The meaning of each exit code, a line each.
+/// Returns the meaning of each exit code, a line each.
 fn exit_codes() -> String {
     Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8)).concat()
 }
@@ -101,10 +101,10 @@ fn command_names() -> Vec<String> {
     CommandLine::command().get_subcommands().map(|one| one.get_name().to_owned()).collect()
 }
 
-/// Does what the arguments say, which come without the program's name.
+/// Runs the command that the arguments (without the program's name) describe.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Console) -> Exit {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    // Not for users: a program that we start is started by this one, which outlives us to end it.
+    // Not for users: this program as a guard, which starts another and outlives us to kill it.
     if arguments.first().is_some_and(|first| first == process::COMMAND) {
         process::run(arguments.into_iter().skip(1));
         return Exit::Success;
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
     })
 }
 
-/// The command, or a text that was asked for instead. A fault has lines that begin with `hint: `.
+/// Parses the command, or a text to print instead. A fault may have lines that begin with `hint: `.
 fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, String> {
     let first = arguments.first().map(|first| first.to_string_lossy().into_owned());
     let first = first.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Messages for people, on the standard error; the standard output is for data.
+//! Prints messages for people to the standard error; the standard output is for data.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use wire::text::lines;
 
 use crate::fault::{Exit, LabFault, LabResult};
 
-/// Characters in a line of text.
+/// Columns of a line of text.
 pub(crate) const WIDTH: usize = 80;
 
 /// Prints messages, with colours if they are wanted.
@@ -19,7 +19,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Colours for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+    /// Uses colours on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(crate) fn to_stderr() -> Self {
         let colour = io::stderr().is_terminal() && colours_wanted();
         Self { paint: Paint { colour } }
@@ -29,40 +29,40 @@ impl Console {
         self.paint.colour
     }
 
-    /// Something went wrong. Lines that begin with `hint: ` name the remedy.
+    /// Prints an error. Lines that begin with `hint: ` name the remedy.
     pub(crate) fn error(self, text: impl Display) {
         self.labelled(&self.paint.red("error"), &text.to_string());
     }
 
-    /// Something went wrong, and its remedy.
+    /// Prints an error and its remedy.
     pub(crate) fn fail(self, text: impl Display, hint: impl Display) {
         self.error(text);
         self.hint(hint);
     }
 
-    /// Something deserves a second look.
+    /// Prints a warning.
     pub(crate) fn warn(self, text: impl Display) {
         self.labelled(&self.paint.yellow("warning"), &text.to_string());
     }
 
-    /// Something deserves a second look, and its remedy.
+    /// Prints a warning and its remedy.
     pub(crate) fn advise(self, text: impl Display, hint: impl Display) {
         self.warn(text);
         self.hint(hint);
     }
 
-    /// The remedy for the message before.
+    /// Prints the remedy for the message before.
     pub(crate) fn hint(self, text: impl Display) {
         self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
-    /// Complaints about a file, each with its place and remedy, and an empty line between two.
+    /// Prints complaints about a file, each with its place and remedy, separated by empty lines.
     pub(crate) fn tell(self, complaints: Vec<Complaint>, file: Option<File<'_>>) {
         let rendered = complaints.into_iter().map(|one| one.at(file).render(self.paint.colour));
         self.say(rendered.collect::<Vec<_>>().join("\n\n"));
     }
 
-    /// A line as it is. A closed standard error is no failure.
+    /// Prints a line as it is. Ignores a closed standard error.
     pub(crate) fn say(self, text: impl Display) {
         let _ = writeln!(io::stderr(), "{text}");
     }
@@ -74,7 +74,7 @@ impl Console {
     }
 
     fn message(self, label: &str, text: &str) -> String {
-        // It may repeat what a stranger wrote: a name in a certificate, a line of a file.
+        // The text may repeat a stranger's words: a name in a certificate, a line of a file.
         let text = lines(text).to_string();
         let labelled = |(index, line): (usize, &str)| match line.strip_prefix("hint: ") {
             Some(hint) => format!("{}: {hint}", self.paint.cyan("hint")),
@@ -92,12 +92,12 @@ fn colours_wanted() -> bool {
     !set("NO_COLOR") && !dumb
 }
 
-/// Whether data on the standard output may have colours.
+/// Reports whether data on the standard output may have colours.
 pub(crate) fn stdout_colour() -> bool {
     io::stdout().is_terminal() && colours_wanted()
 }
 
-/// Writes data to the standard output. That it is closed is no failure, a full disk is one.
+/// Writes data to the standard output. Ignores a closed one; a full disk is an error.
 pub(crate) fn print(text: impl Display) -> LabResult<Exit> {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {

@@ -1,12 +1,12 @@
-//! Faults with their remedies, and names that were mistyped; and the exit codes, which scripts may
-//! rely on (`docs/reference/lab-exit-codes.md` describes them).
+//! Defines faults with their remedies, suggestions for mistyped names, and the exit codes, which
+//! scripts may rely on (`docs/reference/lab-exit-codes.md` describes them).
 
 use std::process::ExitCode;
 use std::{fmt, io};
 
 use options::nearest;
 
-/// The reason why a command did not do what it was asked, the remedy, and the exit code.
+/// The reason why a command failed, the remedy, and the exit code.
 #[derive(Clone, Debug)]
 pub(crate) struct LabFault {
     pub(crate) message: String,
@@ -14,21 +14,21 @@ pub(crate) struct LabFault {
     pub(crate) exit: Exit,
 }
 
-/// The result of what a command does.
+/// Result of a command.
 pub(crate) type LabResult<T> = Result<T, LabFault>;
 
 impl LabFault {
-    /// A slip of usage: one sentence without a full stop, and the remedy.
+    /// Makes a usage error: one sentence without a full stop, and the remedy.
     pub(crate) fn new(message: impl fmt::Display, hint: impl fmt::Display) -> Self {
         Self { message: message.to_string(), hint: hint.to_string(), exit: Exit::Usage }
     }
 
-    /// A fault at run time.
+    /// Makes a fault at run time.
     pub(crate) fn failed(message: impl fmt::Display, hint: impl fmt::Display) -> Self {
         Self::new(message, hint).with(Exit::Failed)
     }
 
-    /// A fault that has been reported.
+    /// Makes a fault that has already been reported.
     pub(crate) fn reported(exit: Exit) -> Self {
         Self { message: String::new(), hint: String::new(), exit }
     }
@@ -38,7 +38,7 @@ impl LabFault {
     }
 }
 
-/// The kernel refused what a command cannot do without.
+/// Errors of the kernel that a command cannot do without.
 impl From<io::Error> for LabFault {
     fn from(error: io::Error) -> Self {
         let hint = "look at the limits of this process (`ulimit -a`)";
@@ -46,7 +46,7 @@ impl From<io::Error> for LabFault {
     }
 }
 
-/// The message and the remedy; nothing if they have been reported.
+/// The message and the remedy; empty if already reported.
 impl fmt::Display for LabFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message.as_str() {
@@ -56,7 +56,7 @@ impl fmt::Display for LabFault {
     }
 }
 
-/// Names that flags and keys of scenarios and targets had, and those that they have now.
+/// Former names of flags and keys of scenarios and targets, with the present ones.
 const RENAMED: [(&str, &str); 9] = [
     ("peers", "targets"),
     ("peer-folder", "target-folder"),
@@ -69,7 +69,7 @@ const RENAMED: [(&str, &str); 9] = [
     ("value", "number"),
 ];
 
-/// The new name of one that was renamed, or the nearest of the known ones, as a remedy.
+/// Suggests the new name of a renamed one, or the nearest known name, as a remedy.
 pub(crate) fn did_you_mean<'n>(
     typed: &str,
     known: impl IntoIterator<Item = &'n str> + Clone,
@@ -83,7 +83,7 @@ pub(crate) fn did_you_mean<'n>(
     }
 }
 
-/// There is nothing of that name among those that are known.
+/// Makes the fault of a name that is not among the known ones.
 pub(crate) fn unknown<'n>(
     what: &str,
     name: &str,

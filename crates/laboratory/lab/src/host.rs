@@ -1,12 +1,11 @@
-//! The host of a load, as far as figures depend on it; and the speeds of the same keys and ciphers
-//! by our library and by the system's own `openssl speed`.
+//! Describes the host of a load as far as figures depend on it, and measures the same keys and
+//! ciphers with our library and with the system's own `openssl speed`.
 //!
-//! `kernel` reads the kernel's files and says what it and the cores can do, `surroundings`
-//! describes other work and network cards.
+//! `kernel` reads the kernel's files and derives what it and the cores can do; `surroundings`
+//! describes other work and network cards. A fact that cannot be read is unknown and fails no run.
 //!
-//! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
-//! no run. Of `openssl speed` it knows the command lines and the form for machines (`-mr`), which
-//! has been the same since 1.1.1. That counts user time of its CPU; each row takes whole seconds.
+//! Runs `openssl speed` in its form for machines (`-mr`), which is unchanged since 1.1.1. It counts
+//! user time of its CPU; each row takes whole seconds.
 
 mod kernel;
 mod surroundings;
@@ -26,11 +25,11 @@ use sys::cpu::{allowed_cpus, pin_current_thread};
 use crate::process::{GuardedChild, first_lines};
 use kernel::{read, value, with_remedy};
 
-/// How long keys and ciphers are measured.
+/// Durations of the measurements of keys and ciphers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SpeedTiming {
     pub(crate) rows: SpeedRows,
-    /// CPU time of each row; of the system's OpenSSL the next whole seconds, which it wants.
+    /// CPU time of each row; OpenSSL needs whole seconds, so it is rounded up for it.
     pub(crate) each: Duration,
 }
 
@@ -43,7 +42,7 @@ impl SpeedTiming {
         Self { rows, each }
     }
 
-    /// How long all rows of both libraries take, at least.
+    /// Returns the least time that all rows of both libraries take.
     pub(crate) fn total(self) -> Duration {
         let ours = match self.rows {
             SpeedRows::Quick => 11,
@@ -58,8 +57,8 @@ impl SpeedTiming {
     }
 }
 
-/// All that is found out about this host, now, and, if asked for, how fast keys and ciphers are on
-/// the last CPU that we may use.
+/// Describes this host now and, on request, measures keys and ciphers on the last CPU that this
+/// process may use.
 pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
     let cpus = allowed_cpus();
     let mut surroundings = surroundings::all();
@@ -88,7 +87,7 @@ pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
 /// On a thread of its own, which alone is pinned.
 fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<OperationSpeed> {
     let measure = move || {
-        // Where it may not be pinned, it is as fast, and only less steady.
+        // An unpinned thread is as fast, and only less steady.
         let _ = pin_current_thread(cpu);
         speed::measure(timing.rows, timing.each)
     };
@@ -113,7 +112,7 @@ pub(crate) fn facts() -> Host {
     }
 }
 
-/// The name of the first CPU in `/proc/cpuinfo`; on Arm, where it has none, its part number.
+/// Returns the name of the first CPU in `/proc/cpuinfo`; its part number on Arm, which has no name.
 fn cpu_name(cpuinfo: &str) -> String {
     if let Some(name) = value(cpuinfo, "model name") {
         return name.to_owned();
@@ -125,16 +124,16 @@ fn cpu_name(cpuinfo: &str) -> String {
     }
 }
 
-/// `MemTotal` of `/proc/meminfo`, which is in KiB whatever it says.
+/// Parses `MemTotal` of `/proc/meminfo`, which is in KiB whatever its unit says.
 fn memory_bytes(meminfo: &str) -> u64 {
     let total = value(meminfo, "MemTotal").and_then(|text| text.split_whitespace().next());
     total.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The hypervisor by the CPU, Xen's own file or the firmware.
+/// Identifies the hypervisor by the CPU, Xen's own file or the firmware.
 ///
-/// Firmware names its maker on bare metal too, so it is believed only beside the CPU's flag.
-/// The clock that it offers names its make where no firmware does.
+/// Firmware names its maker on bare metal too, so it counts only beside the CPU's flag. The clocks
+/// name the hypervisor where no firmware does.
 fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str, clocks: &str) -> Option<String> {
     let named = |text: &str| Some(text.trim().to_owned()).filter(|name| !name.is_empty());
     if let Some(name) = named(xen) {
@@ -153,17 +152,17 @@ fn hypervisor(cpuinfo: &str, xen: &str, vendor: &str, clocks: &str) -> Option<St
 const CLOCKS_OF_HYPERVISORS: [(&str, &str); 3] =
     [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
 
-/// The first number of `/proc/loadavg`.
+/// Parses the first number of `/proc/loadavg`.
 fn load_average(loadavg: &str) -> f64 {
     loadavg.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
 const PROGRAM: &str = "openssl";
 
-/// Beyond the seconds of its rows: making keys, and a CPU that others want, too.
+/// Multiple of the rows' time that a run may take: it also makes keys, and may share its CPU.
 const PATIENCE: u32 = 4;
 
-/// The reason why there are no rows, with the remedy where there is one.
+/// Makes a fact for missing rows: the reason, with the remedy if one is known.
 fn unmeasured(why: impl Display, remedy: Option<&str>) -> HostFact {
     with_remedy("system's OpenSSL", format!("not measured: {why}"), remedy.map(str::to_owned))
 }
@@ -201,7 +200,7 @@ fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<OperationSpeed
     Ok(speeds)
 }
 
-/// By the names of `openssl speed`; with keys that are kept, as ours.
+/// Names keys as `openssl speed` does; its key exchanges reuse their keys, as ours do.
 fn keys(rows: SpeedRows) -> Vec<&'static str> {
     let names = match rows {
         SpeedRows::Quick => "rsa2048 ecdsap256 ed25519 ecdhx25519",
@@ -225,7 +224,7 @@ fn sizes(rows: SpeedRows) -> &'static [u32] {
     }
 }
 
-/// How many seconds its rows take, at one each.
+/// Returns how many rows `openssl speed` measures, at one second each.
 fn row_count(rows: SpeedRows) -> u32 {
     let keys = keys(rows);
     let exchanges = keys.iter().filter(|name| name.starts_with("ecdh")).count();
@@ -251,7 +250,7 @@ fn run(program: &Path, words: &[&str], cpu: u16, seconds: Duration) -> Result<St
     said.map_err(|error| unusable(&error))
 }
 
-/// A file without a name, which goes however we end.
+/// Creates a file without a name, which vanishes however this process ends.
 fn nameless() -> io::Result<File> {
     let path = env::temp_dir().join(format!("lariat-lab-{}-openssl", process::id()));
     let file = File::create_new(&path)?;
@@ -259,7 +258,7 @@ fn nameless() -> io::Result<File> {
     Ok(file)
 }
 
-/// `OpenSSL 3.0.19 27 Jan 2026 (Library: …)`: name and version.
+/// Parses `OpenSSL 3.0.19 27 Jan 2026 (Library: …)`: name and version.
 fn library(said: &str) -> String {
     let words: Vec<_> = said.split_whitespace().take(2).collect();
     words.join(" ")
@@ -315,7 +314,7 @@ fn name(kind: &str, bits: &str) -> Option<String> {
     }
 }
 
-/// `+F:25:AES-128-GCM:4467900250.51`, bytes a second.
+/// Parses `+F:25:AES-128-GCM:4467900250.51`, bytes per second.
 fn of_cipher(said: &str, size_bytes: u32) -> Option<f64> {
     let line = said.lines().find(|line| line.starts_with("+F:"))?;
     let bytes_per_s: f64 = line.trim().rsplit(':').next()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and a lost terminal: the load in progress ends early, and what was measured is
-//! written all the same. Ctrl-Z: the terminal is given back while we are stopped.
+//! Handles Ctrl-C, SIGTERM and a lost terminal: the load ends early and its record is still
+//! written. On Ctrl-Z, the terminal is given back while the program is stopped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::load::view;
 pub(crate) trait Cancel: Sync {
     fn is_requested(&self) -> bool;
 
-    /// A cancellation stops this load, at once if it was requested already.
+    /// Registers a load to be stopped by a cancellation, at once if already requested.
     fn watch(&self, stopper: Stopper);
 
-    /// How long this program was stopped until now, by Ctrl-Z or SIGSTOP.
+    /// Returns how long this program was stopped until now, by Ctrl-Z or SIGSTOP.
     fn stood_still(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// Hears signals from its creation on. The thread that listens ends with the program.
+/// Listener for signals from its creation on. Its thread ends with the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     state: Arc<Mutex<InterruptState>>,
@@ -39,13 +39,13 @@ struct InterruptState {
     stood_still: Duration,
 }
 
-/// From one look at the clock to the next: so well it is known when SIGSTOP came, of which nobody
-/// hears. Ten wakes per second cost some 0.01 % of a CPU.
+/// Interval of clock checks, which bounds the error of detecting SIGSTOP, because nobody is
+/// notified of it. Ten wakes per second cost some 0.01 % of a CPU.
 const BEAT: Duration = Duration::from_millis(100);
 
 impl Interrupt {
-    /// To be made before any other thread: one that does not block a signal would take it.
-    /// `message` is printed at the first signal.
+    /// Must be called before any other thread starts, because a thread that does not block a signal
+    /// would take it. Prints `message` at the first signal.
     pub(crate) fn new(console: Console, message: &'static str) -> io::Result<Self> {
         let signals = Signals::new(&HEARD)?;
         let epoll = Epoll::new()?;
@@ -74,7 +74,7 @@ impl Cancel for Interrupt {
         state.stopper = Some(stopper);
     }
 
-    /// To a [`BEAT`].
+    /// Accurate to a [`BEAT`].
     fn stood_still(&self) -> Duration {
         locked(&self.state).stood_still
     }
@@ -87,7 +87,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell:
         while let Some((signal, _)) = signals.next() {
             match signal {
                 Signal::Suspend => view::give_back_during(|| drop(sys::signal::suspend())),
-                // It may be sent to one who was not stopped.
+                // SIGCONT may be sent to a process that was not stopped.
                 Signal::Continue if beat.elapsed() > 2 * BEAT => {
                     locked(state).stood_still += beat.elapsed();
                     beat = Instant::now();
@@ -100,7 +100,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell:
     }
 }
 
-/// The first signal ends the load, the second the program; what it started ends either way.
+/// Ends the load at the first signal, the program at the second; started programs end either way.
 fn hear(state: &mut InterruptState, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
         view::give_back();

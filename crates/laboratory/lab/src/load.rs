@@ -1,9 +1,8 @@
-//! The parts of `lariat-lab load`: plan files, names to addresses, what is shown while it runs and
-//! where its record is written.
+//! Prepares and observes a load for `lariat-lab load`.
 //!
-//! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`] asks
-//! for addresses once before the load begins, `live` makes a line per second, `view` fills a
-//! terminal, `metrics` serves Prometheus, and `destination` writes the files.
+//! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`]
+//! resolves a name to addresses once before the load begins, `live` makes a line per second, `view`
+//! fills a terminal, `metrics` serves Prometheus, and `destination` writes the files.
 
 pub(crate) mod destination;
 pub(crate) mod live;
@@ -20,15 +19,15 @@ use load::options::TABLE;
 use options::{Kind, Node, Report, Value, document};
 use wire::address::{Address, Endpoint};
 
-/// An address, and those that are not taken.
+/// The address that is loaded, and the name's other addresses, which are not.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ResolvedAddress {
     pub(crate) address: Address,
     pub(crate) others: Vec<SocketAddr>,
 }
 
-/// Asks once, before the load: what names cost is not measured. The reason of a failure is for
-/// people.
+/// Resolves the endpoint once before the load, so that lookups are not measured. The error is a
+/// text for people.
 pub(crate) fn resolve(endpoint: &Endpoint) -> Result<ResolvedAddress, String> {
     let (host, port) = match endpoint {
         Endpoint::Address(address) => {
@@ -54,15 +53,15 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// Reads it, or says why it cannot be read.
+    /// Opens the file, or returns why it cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let shown = path.display().to_string();
         let text = String::from_utf8(read(path)?).map_err(|_| format!("{shown} is no text"))?;
         Ok(Self { path: shown, text })
     }
 
-    /// The file's options, with its relative paths as they are from the working directory. `None` =
-    /// it is no TOML, which has been reported.
+    /// Returns the file's options, with relative paths resolved from the working directory. `None`
+    /// if the file is no TOML, which has been reported.
     pub(crate) fn root(&self, report: &Report<'_>) -> Option<Node> {
         let mut root = options::flags::retyped(document::parse(&self.text, report)?, &TABLE);
         let directory = Path::new(&self.path).parent();
@@ -82,15 +81,15 @@ impl PlanFile {
     }
 }
 
-/// Files of more than this are slips: 64 MiB.
+/// Limit of a file's size, 64 MiB; a larger one is a mistake.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A file's bytes. One that never ends, such as a device, is not read for ever.
+/// Reads a file's bytes, up to the limit, because a device may never end.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// The same of a text.
+/// Reads a file's text, up to the limit.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(bounded(path)?).map_err(|_| io::Error::other("it is no text"))
 }

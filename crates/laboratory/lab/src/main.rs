@@ -1,6 +1,6 @@
-//! The program `lariat-lab`: loads, serves and measures TLS endpoints, ours or not.
+//! The program `lariat-lab`: loads, serves and measures TLS endpoints, Lariat's and others.
 //!
-//! Owns only the way from the arguments to a command, and from its end to the exit code.
+//! Passes the arguments to a command, and returns its exit code.
 #![forbid(unsafe_code)]
 
 mod commands;

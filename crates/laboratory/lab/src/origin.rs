@@ -1,11 +1,11 @@
 //! The origin: a plain HTTP/1.1 server of replies by size, delay and status.
 //!
-//! `worker` is the event loop of a thread, `connection` one client, `request` reads what a client
-//! asks for, and `answer` makes the reply.
+//! `worker` is the event loop of a thread, `connection` one client, `request` parses requests, and
+//! `answer` makes replies.
 //!
-//! Owns its sockets and threads. It stands behind a TLS terminator under load, so it must cost
-//! less than what it stands behind: epoll by hand, a thread a core, no memory for an idle client,
-//! one read and one write a request. It speaks no TLS.
+//! Because it stands behind a TLS terminator under load, it must cost less than the terminator:
+//! epoll by hand, a thread a core, no memory for an idle client, one read and one write a request.
+//! It speaks no TLS.
 
 mod answer;
 mod connection;
@@ -33,19 +33,19 @@ use worker::{BusyWork, OriginWorker};
 #[derive(Clone, Debug)]
 pub(crate) struct OriginOptions {
     pub(crate) listen: Vec<Address>,
-    /// How many threads serve; at least one.
+    /// Number of serving threads; at least one.
     pub(crate) threads: u16,
-    /// The CPUs that they are pinned to, in turn; none = not pinned.
+    /// CPUs that threads are pinned to, in turn; empty if not pinned.
     pub(crate) cpus: Vec<u16>,
-    /// Clients that ask for nothing, or take nothing, are given up after this.
+    /// Time after which a client that sends no request, or reads nothing, is closed.
     pub(crate) idle_timeout: Duration,
-    /// CPU time to burn beside what is used, as a part of it.
+    /// CPU time to burn in addition, as a fraction of the CPU time used.
     pub(crate) burn: Option<f64>,
-    /// Called when the kernel gives no more sockets.
+    /// Called when the kernel has no more sockets.
     pub(crate) warn: fn(&io::Error),
 }
 
-/// Connections that the kernel keeps for us: whole populations of clients come at once.
+/// Connections that the kernel queues, because whole populations of clients connect at once.
 const BACKLOG: u32 = 4096;
 
 /// An origin that listens and does not serve yet.
@@ -53,7 +53,7 @@ pub(crate) struct BoundOrigin {
     options: OriginOptions,
     signals: Signals,
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
-    /// Addresses that it listens at, with the ports that the kernel chose.
+    /// Addresses of the listeners, with the ports that the kernel chose.
     pub(crate) addresses: Vec<Address>,
 }
 
@@ -64,9 +64,9 @@ struct OriginShared {
 }
 
 impl BoundOrigin {
-    /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
+    /// Opens the listeners. From now on SIGINT and SIGTERM end [`Self::serve`], not the process.
     pub(crate) fn open(options: OriginOptions) -> LabResult<Self> {
-        // Before the first thread, so that none takes them.
+        // Before the first thread, so that no thread takes these signals.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
         let _ = usage::raise_open_files();
@@ -104,8 +104,8 @@ impl BoundOrigin {
         self.addresses.push(bound.clone());
         let first = Arc::new(first);
         for (index, listeners) in self.listeners.iter_mut().enumerate() {
-            // A Unix socket is one for all; of TCP each thread has its own, and the kernel spreads
-            // connections over them.
+            // All threads share a Unix socket; for TCP each has its own, and the kernel spreads
+            // connections.
             let (listener, is_shared) = match &bound {
                 _ if index == 0 => (first.clone(), matches!(bound, Address::Unix(_))),
                 Address::Unix(_) | Address::Inherited(_) => (first.clone(), true),
@@ -116,7 +116,7 @@ impl BoundOrigin {
         Ok(())
     }
 
-    /// Serves until a signal, and says what was done.
+    /// Serves until a signal, and returns the totals.
     pub(crate) fn serve(mut self) -> LabResult<Totals> {
         let shared =
             Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
@@ -150,7 +150,7 @@ impl BoundOrigin {
     fn remove_paths(&self) {
         for address in &self.addresses {
             if let Address::Unix(UnixName::Path(path)) = address {
-                // Somebody else may have removed it.
+                // Another process may have removed the socket.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -202,7 +202,7 @@ fn pin(cpu: Option<u16>) -> LabResult<()> {
     }
 }
 
-/// The sum of all threads, or why one of them failed.
+/// Sums the totals of all threads, or returns why one of them failed.
 fn sum(threads: Vec<OriginThread>) -> LabResult<Totals> {
     let mut sum = Totals::default();
     let mut fault = None;
@@ -215,7 +215,7 @@ fn sum(threads: Vec<OriginThread>) -> LabResult<Totals> {
     fault.map_or(Ok(sum), Err)
 }
 
-/// An address as people type it into a client.
+/// Formats an address as people type it into a client.
 pub(crate) fn url(address: &Address) -> String {
     match address {
         Address::Ip(ip) if ip.ip().is_unspecified() => {

@@ -1,7 +1,7 @@
-//! Records read from files and pages written to them: checks of what was typed, names, faults.
+//! Reads records from files and writes pages to files: checks of arguments, names, faults.
 //!
-//! Records of loads and of experiments are distinguished by their contents. What a record is
-//! belongs to the crate `measure`, how a page looks to `report`.
+//! Distinguishes records of loads and of experiments by their contents. The crate `measure` defines
+//! records, `report` formats pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,13 +18,13 @@ use wire::text::is_control;
 use crate::console::Console;
 use crate::fault::{LabFault, LabResult};
 
-/// Refuses what cannot be meant as the name of a page.
+/// Refuses a path that cannot be meant as the name of a page.
 pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> LabResult<()> {
     let hint = "-o takes a path that ends in .html; figures and data have flags of their own";
     check_name(page, ("page", &["html", "htm"]), hint, records)
 }
 
-/// Refuses what cannot be meant as the name of a card.
+/// Refuses a path that cannot be meant as the name of a card.
 pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> LabResult<()> {
     check_name(card, ("card", &["svg"]), "--card takes a path that ends in .svg", records)
 }
@@ -58,10 +58,10 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Names without their ending, and texts.
+/// File names without their ending, and texts.
 pub(crate) type Texts = Vec<(String, String)>;
 
-/// Writes files into a directory, which is made if it is not there.
+/// Writes files into a directory, which is created if missing.
 pub(crate) fn write_files(
     directory: &Path,
     ending: &str,
@@ -92,7 +92,7 @@ fn unwritten(path: &Path, error: &io::Error) -> LabFault {
     LabFault::failed(message, "is there room, and may you write there?")
 }
 
-/// Larger files are no records: ten hours of load make some ten megabytes.
+/// Limit of a record's size: ten hours of load make some ten megabytes.
 pub(crate) const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// The first bytes of a compressed file (RFC 1952).
@@ -103,16 +103,16 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub(crate) enum Records {
     Loads(Vec<(String, LoadRecord)>),
     Experiments(Vec<(String, Experiment)>),
-    /// Some of each; how many.
+    /// Numbers of records of each kind.
     Mixed(usize, usize),
 }
 
-/// The same as the crate `report` takes it.
+/// Borrows named records for the crate `report`.
 pub(crate) fn listed<T>(named: &[(String, T)]) -> Vec<(&str, &T)> {
     named.iter().map(|(name, record)| (name.as_str(), record)).collect()
 }
 
-/// The records that can be read, in their order; the others are reported.
+/// Reads the records in their order; reports those that cannot be read.
 pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
     let (mut loads, mut experiments) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ enum OpenedRecord {
 const FOREIGN: &str = "records are the files that `--record PATH` of `lariat-lab load` and of \
                        `lariat-lab run` write";
 
-/// The text of a file, and the fault that ended it too early if it is a compressed one.
+/// Returns the text of a file, and the fault that cut it short if it is a compressed one.
 fn read(path: &Path) -> LabResult<(String, Option<io::Error>)> {
     let (bytes, end) = read_bytes(path).map_err(|error| {
         let hint = match error.kind() {
@@ -205,7 +205,7 @@ fn read_bytes(path: &Path) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     let source: Box<dyn Read> =
         if is_compressed { Box::new(MultiGzDecoder::new(source)) } else { Box::new(source) };
     let mut bytes = Vec::new();
-    // What was read before a fault is kept.
+    // Bytes before a fault are kept.
     match source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes) {
         Err(error) if is_compressed => Ok((bytes, Some(error))),
         read => read.map(|_| (bytes, None)),
@@ -225,7 +225,7 @@ fn parse(text: &str) -> LabResult<OpenedRecord> {
 }
 
 fn unparsed(text: &str, fault: &LoadRecordFault, ours: u32) -> LabFault {
-    // Lines of experiments begin so, and records of loads.
+    // The beginnings of lines of experiments, and of records of loads.
     let is_started = text.starts_with("{\"event\":") || text.starts_with("{\"format\":");
     let hint = match fault {
         LoadRecordFault::Foreign(_) if is_started => {
@@ -249,7 +249,7 @@ fn unparsed(text: &str, fault: &LoadRecordFault, ours: u32) -> LabFault {
     LabFault::new(fault, hint)
 }
 
-/// The file's name without its endings, and a number if there was one of that name.
+/// Returns the file's name without its endings, with a number if that name is taken.
 fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     let path = match path.extension() {
         Some(end) if end == "gz" => path.with_extension(""),
@@ -267,7 +267,7 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// The fault of a record that could not be read. It may repeat words of the file.
+/// Makes the fault of a record that could not be read. Its message may repeat words of the file.
 fn unread(path: &Path, fault: &LabFault) -> LabFault {
     LabFault::new(format!("cannot read `{}`: {}", shown(path), tame(&fault.message)), &fault.hint)
 }
@@ -276,7 +276,7 @@ pub(crate) fn shown(path: &Path) -> String {
     tame(&path.to_string_lossy())
 }
 
-/// Without what a terminal would obey.
+/// Removes characters that a terminal would obey.
 pub(crate) fn tame(text: &str) -> String {
     text.replace(is_control, "\u{fffd}")
 }

@@ -1,9 +1,9 @@
-//! Programs beside us: started on CPUs of their own, measured, and ended with us however we end.
+//! Runs programs on chosen CPUs, measures them, and ends them with this process however it ends.
 //!
 //! Each program is started by a guard, a second process of ours, which kills it and its descendants
 //! when we are gone (even by SIGKILL). CPU time of a program and its descendants is read from the
-//! kernel's own clock of each process, which counts threads that have ended, too: some servers have
-//! a thread a connection. [`scratch`] makes the folders that they write to.
+//! kernel's own clock of each process, which includes threads that have ended, because some servers
+//! have a thread a connection. [`scratch`] makes the folders that they write to.
 
 pub(crate) mod scratch;
 
@@ -22,45 +22,45 @@ use std::time::{Duration, Instant};
 use sys::cpu::{self, process_time};
 use sys::{process, signal};
 
-/// A server that has not ended this long after it was asked to is killed.
+/// Time after which a server that was asked to end is killed.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
-/// The longest time until the kernel has ended what was killed.
+/// Limit of the wait until the kernel has ended a killed process.
 const KILLED_MAX: Duration = Duration::from_secs(5);
 
-/// Between two checks whether a program has ended.
+/// Pause between two checks whether a program has ended.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How much is read of its output: enough for any message.
+/// Limit of output that is read: enough for any message.
 const SAID_BYTES_MAX: u64 = 1 << 20;
 
-/// A running program; it ends when this is dropped.
+/// A running program; dropping it ends the program.
 #[derive(Debug)]
 pub(crate) struct GuardedChild {
     guard: std::process::Child,
-    /// The guard ends when it is closed.
+    /// Input of the guard, which ends when this is closed.
     hold: Option<ChildStdin>,
     reports: BufReader<ChildStdout>,
     id: u32,
     output: PathBuf,
-    /// How it ended, once that is known.
+    /// How the program ended, if known.
     end: Option<String>,
 }
 
 impl GuardedChild {
-    /// Starts a command, which begins with its program, on these CPUs (all that we have, if there
-    /// are none) in a folder, and lets it write to a file.
+    /// Starts a command, which begins with its program, on these CPUs (all of ours if empty) in a
+    /// folder, with its output written to a file.
     pub(crate) fn start(
         command: &[OsString],
         cpus: &[u16],
         folder: &Path,
         output: &Path,
     ) -> io::Result<Self> {
-        // The file that we are, even if it has been replaced since.
+        // Our own executable, even if the file has been replaced since.
         let mut guard = Command::new("/proc/self/exe")
             .arg0("lariat-lab")
             .args(words(cpus, command))
             .current_dir(folder)
-            // Ctrl-C is ours to answer.
+            // Only this process handles Ctrl-C.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -84,7 +84,7 @@ impl GuardedChild {
     /// Runs a command to its end and returns its output and errors.
     ///
     /// # Errors
-    /// The errors of [`Self::start`], and that it has not ended after `longest`.
+    /// Fails like [`Self::start`], or if the command has not ended after `longest`.
     pub(crate) fn run(
         command: &[OsString],
         cpus: &[u16],
@@ -109,12 +109,12 @@ impl GuardedChild {
         ProcessTree::of(self.id)
     }
 
-    /// How it ended, if it did: `exit status: 1`.
+    /// Returns how the program ended, if it did: `exit status: 1`.
     pub(crate) fn ended(&mut self) -> Option<&str> {
         if self.end.is_none() && !matches!(self.guard.try_wait(), Ok(None)) {
             self.clear_up();
             let mut rest = String::new();
-            // A guard that was killed itself says nothing.
+            // A guard that was killed itself reports nothing.
             let _ = self.reports.read_to_string(&mut rest);
             let how = rest.trim().strip_prefix(ENDED);
             self.end = Some(how.unwrap_or("its guard was killed").to_owned());
@@ -122,18 +122,18 @@ impl GuardedChild {
         self.end.as_deref()
     }
 
-    /// A guard that was killed has ended nothing: whatever is left of its group goes. Its number is
-    /// the group's as long as anything is left of that.
+    /// Kills the guard's group, because a guard that was killed has ended nothing. The group's
+    /// number is not reused while the group has members.
     fn clear_up(&mut self) {
         let status = self.guard.wait();
         let was_killed = status.map_or(true, |status: ExitStatus| status.code().is_none());
         if was_killed {
-            // There may be nothing left.
+            // The group may be empty.
             let _ = signal::kill_group(self.guard.id());
         }
     }
 
-    /// The program's output so far, standard output and errors.
+    /// Returns the program's output so far, standard output and errors.
     pub(crate) fn output(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(&self.output) {
@@ -143,7 +143,7 @@ impl GuardedChild {
     }
 }
 
-/// Ends it, and waits until it and all that descend from it are gone.
+/// Ends the program, and waits until it and all its descendants are gone.
 impl Drop for GuardedChild {
     fn drop(&mut self) {
         drop(self.hold.take());
@@ -157,7 +157,7 @@ fn program_of(command: &[OsString]) -> String {
     command.first().map(|program| program.to_string_lossy()).unwrap_or_default().into_owned()
 }
 
-/// The first lines of a program's output, for a message.
+/// Returns the first lines of a program's output, for a message.
 pub(crate) fn first_lines(said: &str) -> String {
     const LINES_MAX: usize = 4;
     let lines: Vec<_> = said.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -168,8 +168,8 @@ pub(crate) fn first_lines(said: &str) -> String {
     text
 }
 
-/// The few lines of a program's output that explain a failure: those with such a word, else the
-/// last ones.
+/// Returns the few lines of a program's output that explain a failure: those with such a word, else
+/// the last ones.
 pub(crate) fn fault_lines(said: &str) -> String {
     const LINES_MAX: usize = 6;
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -185,18 +185,18 @@ pub(crate) fn fault_lines(said: &str) -> String {
     chosen.join("\n")
 }
 
-/// In lines that explain a failure, in small letters.
+/// Lower-case words of lines that explain a failure.
 const FAULT_WORDS: [&str; 9] =
     ["alert", "cannot", "denied", "emerg", "error", "fail", "fatal", "invalid", "unable"];
 
-/// The command that makes this program a guard. It is no part of what users are offered.
+/// The command that makes this program a guard; hidden from users.
 pub(crate) const COMMAND: &str = "guard";
 
-/// First words of what a guard says on its standard output, a line each.
+/// First words of a guard's reports on its standard output, a line each.
 const STARTED: &str = "started ";
-/// The program could not be started; why.
+/// The program could not be started; the reason follows.
 const REFUSED: &str = "refused ";
-/// The program ended by itself; how.
+/// The program ended by itself; its status follows.
 const ENDED: &str = "ended ";
 enum GuardEvent {
     /// The pipe to the process that started us is closed.
@@ -204,13 +204,13 @@ enum GuardEvent {
     Ended(ExitStatus),
 }
 
-/// CPUs as flags list them: `0,2,3`.
+/// Formats CPUs as flags list them: `0,2,3`.
 pub(crate) fn cpu_list(cpus: &[u16]) -> String {
     let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
     cpus.join(",")
 }
 
-/// The words after the program's own name that make it guard another one.
+/// Returns the arguments that make this program guard another one.
 pub(crate) fn words(cpus: &[u16], command: &[OsString]) -> Vec<OsString> {
     [COMMAND.into(), cpu_list(cpus).into()].into_iter().chain(command.iter().cloned()).collect()
 }
@@ -239,7 +239,7 @@ fn start(
     }
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(io::stderr().as_fd().try_clone_to_owned()?);
-    // In case that we are killed: by this thread, which lives as long as we do.
+    // Dies with us if we are killed: the kernel watches this thread, which lives as long as we do.
     process::end_child_with_us(&mut command).spawn()
 }
 
@@ -258,7 +258,7 @@ fn guard(child: std::process::Child) {
 fn watch(mut child: std::process::Child, tell: Sender<GuardEvent>) {
     let tell_release = tell.clone();
     thread::spawn(move || {
-        // Nothing is ever written there: it ends, or it fails, which is an end too.
+        // The starter never writes: the read ends, or it fails, which is an end too.
         let _ = io::stdin().read(&mut [0]);
         let _ = tell_release.send(GuardEvent::Released);
     });
@@ -270,12 +270,12 @@ fn watch(mut child: std::process::Child, tell: Sender<GuardEvent>) {
 }
 
 fn ask_to_end(id: u32, events: &Receiver<GuardEvent>) {
-    // It may have ended just now.
+    // The process may have ended just now.
     let _ = signal::send(id, signal::Signal::Terminate);
     let _ = events.recv_timeout(ASKED_MAX);
 }
 
-/// Whatever is left beneath us.
+/// Kills all remaining descendants.
 fn kill_all() {
     let own = std::process::id();
     let begun = Instant::now();
@@ -292,17 +292,17 @@ fn kill_all() {
     }
 }
 
-/// To the process that started us, if it is still there.
+/// Reports to the process that started us, if it still runs.
 fn say(what: &str, detail: impl std::fmt::Display) {
     let mut output = io::stdout();
     let _ = writeln!(output, "{what}{detail}").and_then(|()| output.flush());
 }
 
-/// Between two readings of CPU time, which show whether a tree still works.
+/// Pause between two readings of CPU time, which show whether a tree still works.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
-/// A tree that used less than this between two readings has settled: timers may tick.
+/// CPU time between two readings below which a tree is at rest, because timers may tick.
 const SETTLED_MAX: Duration = Duration::from_micros(100);
-/// A tree that has not settled after this never will: something spins.
+/// Time after which a tree that is not at rest never will be: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
@@ -315,10 +315,10 @@ pub(crate) struct ProcessTree {
 pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
 impl CpuReading {
-    /// CPU time used since `before`.
+    /// Returns the CPU time used since `before`.
     ///
     /// # Errors
-    /// A process has ended in between.
+    /// Fails if a process has ended in between.
     pub(crate) fn since(&self, before: &Self) -> io::Result<Duration> {
         let lost = before.0.keys().find(|id| !self.0.contains_key(id));
         match lost {
@@ -329,7 +329,7 @@ impl CpuReading {
         }
     }
 
-    /// Leaves the processes out that are not in a later reading.
+    /// Removes the processes that are not in a later reading.
     pub(crate) fn forget_ended(&mut self, after: &Self) {
         self.0.retain(|id, _| after.0.contains_key(id));
     }
@@ -340,12 +340,12 @@ impl CpuReading {
 }
 
 impl ProcessTree {
-    /// The tree beneath a process.
+    /// Makes the tree below a process.
     pub(crate) fn of(root: u32) -> Self {
         Self { root }
     }
 
-    /// The root, if it lives, and its descendants that live now.
+    /// Lists the root, if it lives, and its descendants that live now.
     pub(crate) fn members(self) -> io::Result<Vec<u32>> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut members = Vec::new();
@@ -367,19 +367,19 @@ impl ProcessTree {
         Ok(members)
     }
 
-    /// CPU time of every member.
+    /// Reads the CPU time of every member.
     pub(crate) fn cpu(self) -> io::Result<CpuReading> {
         let members = self.members()?.into_iter();
-        // A member may end between the list and the look at it.
+        // A member may end between the listing and the reading.
         let times = members.filter_map(|id| Some((id, process_time(id).ok()?)));
         Ok(CpuReading(times.collect()))
     }
 
-    /// CPU time once the tree is at rest: a running thread's count lags by up to a tick, and what
-    /// a server does after the last reply belongs to the operations too.
+    /// Reads CPU time once the tree is at rest: a running thread's count lags by up to a tick, and
+    /// a server's work after the last reply belongs to the operations too.
     ///
     /// # Errors
-    /// It does not come to rest within 20 seconds.
+    /// Fails if the tree does not come to rest within 20 seconds.
     pub(crate) fn cpu_at_rest(self) -> io::Result<CpuReading> {
         let begun = Instant::now();
         let mut last = self.cpu()?;
@@ -397,13 +397,13 @@ impl ProcessTree {
         }
     }
 
-    /// Resident memory of all members, in bytes. A page that several share counts once in all,
+    /// Sums resident memory of all members, in bytes. A page that several share counts once in all,
     /// where the kernel lets us see it (`Pss`), else once for each.
     pub(crate) fn resident_bytes(self) -> io::Result<u64> {
         Ok(self.members()?.into_iter().map(resident).sum())
     }
 
-    /// Every thread of every member.
+    /// Lists every thread of every member.
     pub(crate) fn threads(self) -> io::Result<Vec<u32>> {
         let members = self.members()?.into_iter();
         let tasks = members.filter_map(|id| fs::read_dir(format!("/proc/{id}/task")).ok());
@@ -411,7 +411,7 @@ impl ProcessTree {
         Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
     }
 
-    /// How often its threads that live now have gone to sleep.
+    /// Counts how often threads that live now have gone to sleep.
     pub(crate) fn switches(self) -> io::Result<u64> {
         let threads = self.threads()?.into_iter();
         let counts = threads.filter_map(|id| {
@@ -423,19 +423,19 @@ impl ProcessTree {
 }
 
 fn resident(id: u32) -> u64 {
-    // A member may have ended meanwhile; then it holds nothing.
+    // A member may have ended meanwhile; it then uses no memory.
     let kib = |file: &str, name: &str| {
         field(&fs::read_to_string(format!("/proc/{id}/{file}")).ok()?, name)
     };
     kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:")).unwrap_or(0) * 1024
 }
 
-/// The parent of a process that lives; one that has ended, and was not awaited yet, does not.
+/// Returns the parent of a living process; `None` for one that has ended and is not yet reaped.
 fn living_parent(id: u32) -> Option<u32> {
     parent_in(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// The third and fourth field; the second is a name in parentheses that may hold anything.
+/// Parses the third and fourth field; the second is a name in parentheses with any characters.
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();

@@ -1,16 +1,15 @@
-//! A run of experiments: configurations are measured in their order, and each measurement is
-//! recorded at once.
+//! Runs experiments: measures configurations in their order and records each measurement at once.
 //!
 //! A scenario (`scenario`, data in `scenarios/`) asks a question and lists the values of its
 //! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
 //! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
 //! rounds, lets `measurement` measure one configuration after the other, and gives each result to
-//! `journal`, which writes the record and reports the progress. Of a run that ends by a rule
+//! `journal`, which writes the record and reports the progress. If a run ends by a rule
 //! (`measure::until`), [`RecordedPast`] says which configurations need more rounds, by the values
 //! of their main metrics in this run and in the record that it resumes.
 //!
-//! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
-//! `targets`, and the form of the record is the crate `measure`'s.
+//! Decides the order and the end of a run. `commands` reads arguments, `targets` starts servers,
+//! and the crate `measure` defines the form of the record.
 
 pub(crate) mod journal;
 pub(crate) mod measurement;
@@ -42,7 +41,7 @@ use needs::{ResolvedTarget, RunResources};
 use scenario::expansion::ExpandedScenario;
 use scenario::settings::PlannedConfiguration;
 
-/// A configuration is given up after this number of failures in a row.
+/// Failures in a row after which a configuration is given up.
 const FAILURES_MAX: u32 = 2;
 
 pub(crate) struct ExperimentRun<'a> {
@@ -60,9 +59,9 @@ pub(crate) struct ExperimentRun<'a> {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunTally {
-    /// Configurations with a measurement or more.
+    /// Number of configurations with a measurement or more.
     pub(crate) measured: usize,
-    /// Configurations with fewer measurements than were planned.
+    /// Number of configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
     pub(crate) is_complete: bool,
 }
@@ -81,11 +80,11 @@ struct DoneRepeat {
 }
 
 impl RecordedPast {
-    /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
+    /// Collects the repeats of a resumed record; if `with_failures`, failed ones count as done.
     pub(crate) fn of(record: &Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter().map(Ok);
         let failed = record.failures.iter().filter(|_| with_failures).map(Err);
-        // In the order of repeats, in which failures are in a row.
+        // In the order of repeats, so that failures in a row are adjacent.
         let mut all: Vec<Result<&Measurement, &FailedRepeat>> = measured.chain(failed).collect();
         all.sort_by_key(|one| one.map_or_else(|failed| failed.repeat, |it| it.repeat));
         let mut past = Self::default();
@@ -201,7 +200,7 @@ impl ExperimentRun<'_> {
         Some((&one.target, one.program.as_ref().ok()?))
     }
 
-    /// How many measurements are to be made, and how long they take.
+    /// Returns the number of measurements left, and the time that they take.
     fn remaining(&self, past: &RecordedPast) -> (usize, Duration) {
         let open = self.scenarios.iter().flat_map(|expanded| self.open(expanded));
         open.fold((0, Duration::ZERO), |(count, time), planned| {
@@ -381,7 +380,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 }
 
-/// RFC 3339, UTC.
+/// Returns the time in RFC 3339, UTC.
 pub(crate) fn now() -> String {
     RecordDate::of(SystemTime::now()).to_string()
 }
@@ -394,7 +393,7 @@ fn shuffle<T>(chance: &mut SplitMix, list: &mut [T]) {
     }
 }
 
-/// The order of a round: places in the list of configurations.
+/// Returns the order of a round: indices into the list of configurations.
 pub(crate) fn round(
     configurations: &[&Configuration],
     seed: u64,

@@ -1,11 +1,11 @@
-//! Targets: the programs under test, as data, and the servers that they become.
+//! Loads targets: the programs under test, as data, and the servers that they become.
 //!
 //! A target is a folder of `targets/`: its form (`target.toml`, read by `form`) and templates of
 //! its configuration. `program` finds the program and its version, on this system or in a root of
-//! Debian packages beside it, `certificates` makes what it serves with, `templates` fills in its
-//! configuration, and `server` starts it and reads its output.
+//! Debian packages beside it, `certificates` makes the served certificates, `templates` fills in
+//! the configuration, and `server` starts the program and reads its output.
 //!
-//! Owns nothing that is measured: a run decides when a server starts and what loads it.
+//! Measures nothing: `run` decides when a server starts and what loads it.
 
 pub(crate) mod certificates;
 pub(crate) mod form;
@@ -22,7 +22,7 @@ use crate::fault::{LabFault, LabResult};
 
 use form::TestTarget;
 
-/// The files of `targets/NAME`, `target.toml` first, as they were when this program was built.
+/// The files of `targets/NAME`, `target.toml` first, embedded when this program was built.
 macro_rules! embedded {
     ($($name:literal: $($file:literal),*;)*) => {
         [$(Embedded {
@@ -42,7 +42,7 @@ struct Embedded {
     templates: &'static [(&'static str, &'static str)],
 }
 
-/// The targets of this build: ours first, since others are compared with it.
+/// The targets of this build: ours first, because others are compared with it.
 const TARGETS: [Embedded; 32] = embedded! {
     "lariat": "denied.txt", "lariat.toml";
     "hitch": "hitch.conf";
@@ -79,8 +79,8 @@ const TARGETS: [Embedded; 32] = embedded! {
     "go-mysql": "main.go", "run.sh";
 };
 
-/// All targets, each once, ours first. Those of the folder come last, and one that has the name of
-/// an embedded one replaces it.
+/// Loads all targets, each once, ours first. Those of the folder come last, except that they
+/// replace embedded ones of the same name.
 pub(crate) fn load_all(folder: Option<&Path>) -> LabResult<Vec<TestTarget>> {
     let mut targets = embedded_targets();
     for own in folder.map(read_folder).transpose()?.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Bounds that a load as a whole must keep, for scripts that stop where one does not hold.
+//! Checks bounds that a whole load must keep, for scripts that stop if one does not hold.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use crate::record::LoadRecord;
 /// A figure of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadFigure {
-    /// The mean response time of those that succeeded, in nanoseconds.
+    /// Mean response time of successful transactions, in nanoseconds.
     Mean,
-    /// The time that this share (0 to 1) of all responses takes at most, in nanoseconds.
+    /// Response time that this share (0 to 1) of all responses does not exceed, in nanoseconds.
     Quantile(f64),
-    /// Failed transactions to attempted ones, 0 to 1.
+    /// Failed transactions divided by attempted ones, 0 to 1.
     ErrorRate,
-    /// Resumed handshakes to all, 0 to 1.
+    /// Resumed handshakes divided by all, 0 to 1.
     Resumed,
-    /// Transactions that succeeded, a second.
+    /// Successful transactions per second.
     Rate,
 }
 
@@ -30,7 +30,7 @@ pub struct LoadBound {
 }
 
 impl LoadBound {
-    /// The figure as it is, if it does not keep its bound: for a message, without a full stop.
+    /// Returns the actual figure if it breaks its bound: for a message, without a full stop.
     pub fn unmet(&self, record: &LoadRecord) -> Option<String> {
         let found = self.figure.of(record);
         let is_kept =
@@ -46,7 +46,7 @@ impl LoadBound {
 }
 
 impl LoadFigure {
-    /// `None` = no transaction or handshake tells of it.
+    /// Reads the figure; `None` if the record has no transaction or handshake for it.
     fn of(self, record: &LoadRecord) -> Option<f64> {
         let totals = record.totals;
         let latency = || Some(record.total_latency()).filter(|all| !all.is_empty());

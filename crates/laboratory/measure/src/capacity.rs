@@ -1,8 +1,8 @@
-//! Read-offs of a rising load: the greatest rates that kept a limit.
+//! Reads off a rising load the greatest rates that kept a limit.
 //!
-//! The read-offs of Bernat's method (2011): the peak, the greatest rate under a mean response time
-//! of 100 ms, under 500 ms, with an error rate under 0.01 %; and that under 100 ms with an error
-//! rate under 0.1 %, by which it ranks.
+//! The read-offs are those of Bernat's method (2011): the peak, the greatest rate under a mean
+//! response time of 100 ms, under 500 ms, with an error rate under 0.01 %; and the one under 100 ms
+//! with an error rate under 0.1 %, by which it ranks.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use crate::quantity::Nanoseconds;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RatePoint {
-    /// Transactions that were planned per second.
+    /// Number of transactions planned per second.
     pub offered_per_s: f64,
     pub succeeded_per_s: f64,
-    /// Failed transactions to attempted ones, 0 to 1.
+    /// Failed transactions divided by attempted ones, 0 to 1.
     pub error_rate: f64,
-    /// The mean response time of those that succeeded, in nanoseconds.
+    /// Mean response time of successful transactions, in nanoseconds.
     pub mean_ns: f64,
     /// The limit's percentile of the response time, in nanoseconds.
     pub quantile_ns: f64,
@@ -28,24 +28,24 @@ pub struct RatePoint {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapacityLimit {
-    /// The mean response time is below this, in nanoseconds.
+    /// Upper bound of the mean response time, in nanoseconds.
     pub mean_below_ns: Option<u64>,
-    /// This share (0 to 1) of all responses takes less than that, in nanoseconds.
+    /// Share (0 to 1) of all responses that must take less than the time, in nanoseconds.
     pub quantile_below_ns: Option<(f64, u64)>,
-    /// Failed transactions to attempted ones are below this share (0 to 1).
+    /// Upper bound of failed transactions divided by attempted ones (0 to 1).
     pub error_rate_below: f64,
 }
 
 impl Default for CapacityLimit {
-    /// That of Bernat's method (2011): a mean under 100 ms. Fast failures would flatter it, so
-    /// there is always a limit for them: an error rate under 0.1 %.
+    /// The limit of Bernat's method (2011): a mean under 100 ms. Fast failures would flatter it, so
+    /// their rate always has a limit, too: 0.1 %.
     fn default() -> Self {
         Self { mean_below_ns: Some(100_000_000), quantile_below_ns: None, error_rate_below: 0.001 }
     }
 }
 
 impl CapacityLimit {
-    /// Whether a rate keeps it. `point.quantile_ns` is of [`Self::quantile`].
+    /// Reports whether a rate keeps the limit. `point.quantile_ns` is of [`Self::quantile`].
     pub fn is_kept_by(&self, point: &RatePoint) -> bool {
         let is_below = |ns: f64, bound: Option<u64>| bound.is_none_or(|bound| ns < bound as f64);
         point.succeeded_per_s > 0.0
@@ -54,13 +54,13 @@ impl CapacityLimit {
             && is_below(point.quantile_ns, self.quantile_below_ns.map(|it| it.1))
     }
 
-    /// The share of responses that a point's `quantile_ns` is of: the limit's, or the 99th
+    /// Returns the share of responses for a point's `quantile_ns`: the limit's, or the 99th
     /// percentile.
     pub fn quantile(&self) -> f64 {
         self.quantile_below_ns.map_or(0.99, |(share, _)| share)
     }
 
-    /// The name of that percentile: `p99.9`.
+    /// Returns the name of that percentile: `p99.9`.
     pub fn quantile_name(&self) -> String {
         format!("p{}", percent(self.quantile()))
     }
@@ -79,33 +79,33 @@ impl fmt::Display for CapacityLimit {
     }
 }
 
-/// A share as a percentage, without the noise of the last binary digits.
+/// Converts a share to a percentage, without the noise of the last binary digits.
 pub(crate) fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
 
-/// Read off a list of points; `None` where no point keeps the limit.
+/// Rates read off a list of points; `None` where no point keeps the limit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadOffs {
-    /// The greatest rate of successes, whatever it took, per second.
+    /// Greatest rate of successes, whatever their response time, per second.
     pub peak_per_s: Option<f64>,
-    /// The greatest with a mean response time under 100 ms.
+    /// Greatest rate with a mean response time under 100 ms.
     pub under_100_ms_per_s: Option<f64>,
-    /// The same with an error rate under 0.1 % as well, [`CapacityLimit::default`]: the headline of
-    /// Bernat's method. Records of earlier builds lack it.
+    /// Greatest rate under 100 ms with an error rate under 0.1 % as well, as
+    /// [`CapacityLimit::default`]: the headline of Bernat's method. `None` in older records.
     pub under_100_ms_few_lost_per_s: Option<f64>,
-    /// The greatest with a mean response time under 500 ms.
+    /// Greatest rate with a mean response time under 500 ms.
     pub under_500_ms_per_s: Option<f64>,
-    /// The greatest with fewer than one error in 10,000.
+    /// Greatest rate with fewer than one error in 10,000.
     pub few_errors_per_s: Option<f64>,
 }
 
 impl ReadOffs {
-    /// Read-offs of points in the order of their rates. A limit ends at the first point that breaks
+    /// Reads off points in the order of their rates. A limit ends at the first point that breaks
     /// it: a later one that happens to keep it again does not count.
     pub fn of(points: &[RatePoint]) -> Self {
-        // Where nothing succeeds there is no response time to keep a limit.
+        // Without a success there is no response time to keep a limit.
         let below = |point: &&RatePoint, ns: f64| point.succeeded_per_s > 0.0 && point.mean_ns < ns;
         let is_served = |point: &&RatePoint| CapacityLimit::default().is_kept_by(point);
         Self {
@@ -118,8 +118,8 @@ impl ReadOffs {
     }
 }
 
-/// How far apart rates were offered where `per_s` was read off, as a share of it: no smaller
-/// difference can be read off. Points are of a rate offered and that of its successes.
+/// Returns the distance of offered rates near `per_s`, relative to it: no smaller difference can be
+/// read off. A point is an offered rate and its rate of successes.
 pub fn step(points: &[(f64, f64)], per_s: f64) -> Option<f64> {
     let place = points.iter().position(|(_, succeeded)| *succeeded == per_s)?;
     let last = points.len().min(place + 2);

@@ -1,8 +1,8 @@
-//! Choices of TLS and of a load, each with the word for it in flags, plan files and records.
+//! Choices of TLS and of a load, each with its word in flags, plan files and records.
 
 use serde::{Deserialize, Serialize};
 
-/// An enum whose values have words, of which it makes everything that goes by them.
+/// Defines an enum whose values have words, with conversions from and to them.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -11,7 +11,7 @@ macro_rules! named {
         )]
         pub enum $name { $($(#[$value_doc])* #[serde(rename = $text)] $value,)+ }
 
-        /// The first of them.
+        /// The first value.
         impl Default for $name {
             fn default() -> Self {
                 Self::ALL[0]
@@ -19,14 +19,14 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All of them, in the order of preference.
+            /// All values, in the order of preference.
             pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$value,)+];
 
             pub const NAMES: &[&str] = &[$($text,)+];
 
             pub const NAMED: &[(&str, Self)] = &[$(($text, Self::$value),)+];
 
-            /// The word in flags and files; of TLS, the standard name.
+            /// Returns the word in flags and files; for TLS, the standard name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$value => $text,)+ }
             }
@@ -53,7 +53,7 @@ named! {
 }
 
 impl Versions {
-    /// Whether one of them has that suite.
+    /// Reports whether one of the versions has that suite.
     pub fn have(self, suite: Suite) -> bool {
         match self {
             Self::Both => true,
@@ -64,7 +64,7 @@ impl Versions {
 }
 
 named! {
-    /// The kind of handshake that a client wants of every connection but the first of a session.
+    /// Kind of handshake for every connection but the first of a session.
     Handshake {
         Full = "full",
         /// Resumed by session id; only TLS 1.2 is offered, and no ticket.
@@ -94,14 +94,14 @@ named! {
 }
 
 impl Suite {
-    /// Whether it is one of TLS 1.3; all others are of TLS 1.2.
+    /// Reports whether this is a suite of TLS 1.3; all others are of TLS 1.2.
     pub fn is_tls13(self) -> bool {
         matches!(self, Self::Aes128Gcm13 | Self::Aes256Gcm13 | Self::ChaCha20Poly130513)
     }
 }
 
 named! {
-    /// A group for the key exchange. The hybrid comes after X25519 by default: it costs more.
+    /// A group for the key exchange. X25519 is the default because the hybrid costs more.
     Group {
         /// RFC 7748.
         X25519 = "x25519",
@@ -130,11 +130,11 @@ named! {
 }
 
 named! {
-    /// How a connection ends that has done its work.
+    /// How a client ends a connection after its last transaction.
     ConnectionEnding {
-        /// close_notify and FIN, then it reads until the server's FIN.
+        /// Sends close_notify and FIN, then reads until the server's FIN.
         Close = "notify",
-        /// RST at once. A connection that is to bring a session still ends properly.
+        /// Sends RST at once. A connection that is to bring a session still ends properly.
         Reset = "reset",
     }
 }
@@ -142,39 +142,39 @@ named! {
 named! {
     /// The order in which free clients are taken.
     ClientSelection {
-        /// The one that has been free the longest: all take part.
+        /// The client that has been free the longest: all take part.
         RoundRobin = "round-robin",
-        /// One that has made a request before, and so has a session or a connection, if there is
-        /// one: as few take part as the load needs, and what share of handshakes is resumed, or
-        /// of connections kept, does not depend on how many there are. Addresses have turns.
+        /// A client that has made a request before, and so has a session or a connection, if one is
+        /// free: as few take part as the load needs, and the share of resumed handshakes, or of
+        /// kept connections, does not depend on the number of clients. Addresses have turns.
         Fewest = "fewest",
     }
 }
 
 named! {
-    /// How planned instants lie at a given rate.
+    /// How planned instants are distributed at a given rate.
     Spacing {
-        /// Evenly.
+        /// Evenly, at equal distances.
         Constant = "constant",
-        /// By chance, as independent users come (a Poisson process).
+        /// At random, as independent users come (a Poisson process).
         Poisson = "poisson",
     }
 }
 
 named! {
-    /// How the server's certificate is judged.
+    /// How the server's certificate is verified.
     Verify {
-        /// Not at all.
+        /// Not verified.
         Off = "off",
         /// The server must have its key.
         Signature = "signature",
-        /// It must be issued by a known authority, for the server's name, and be in time.
+        /// A known authority issued it for the server's name, and it has not expired.
         Full = "full",
     }
 }
 
 named! {
-    /// How a transaction came to its keys, as the client saw it.
+    /// How a transaction got its keys, as the client saw it.
     Kind {
         Full = "full",
         /// Resumed by session id (TLS 1.2, RFC 5246 section 7.3).
@@ -183,29 +183,29 @@ named! {
         Ticket = "ticket",
         /// Resumed by PSK (TLS 1.3, RFC 8446 section 2.2), stateless or stateful.
         Psk = "psk",
-        /// None: the connection stood already.
+        /// No handshake: the connection was open already.
         Kept = "kept",
-        /// None: there is no TLS.
+        /// No handshake: there is no TLS.
         Plain = "plain",
     }
 }
 
 named! {
-    /// The way in which a hello is encrypted (ECH, RFC 9849).
+    /// How a hello is encrypted (ECH, RFC 9849).
     RecordedEch {
         Configuration = "configuration",
-        /// Nobody can open it.
+        /// A random one that nobody can decrypt.
         Grease = "GREASE",
     }
 }
 
 named! {
-    /// The fate of an encrypted hello.
+    /// Outcome of an encrypted hello.
     EchOutcome {
         Accepted = "accepted",
-        /// The handshake was that of the public name, and ended without data.
+        /// The handshake used the public name, and ended without data.
         Rejected = "rejected",
-        /// It was no encrypted hello, and was passed over.
+        /// The hello was not really encrypted, and was ignored.
         Grease = "GREASE",
     }
 }

@@ -1,52 +1,51 @@
-//! How one figure differs from another, with an interval: as a ratio, or as a difference.
+//! Computes how one figure differs from another, with an interval: as a ratio, or as a difference.
 //!
-//! Ratios are averaged by their logarithms, so that twice and half cancel out: Fleming and
-//! Wallace, "How not to lie with statistics", Communications of the ACM 29(3), 1986. The interval
-//! is that of the trimmed mean: Tukey and McLaughlin, Sankhyā A 25 (1963), and for two samples Yuen
-//! and Dixon, Biometrika 60 (1973). Of five samples the least and the greatest are cut off, of ten
-//! the two least and greatest, by the samples' rank and on both sides alike, so that one disturbed
-//! round does not decide; of fewer than five it is Student's t. Samples of the same round are
-//! paired where there are rounds: what slowed both down favours neither. Samples that are not
-//! paired are compared as ministat(1) does: their deviations are pooled, as if they came from one
-//! source of noise.
+//! Ratios are averaged by their logarithms, so that twice and half cancel out: Fleming and Wallace,
+//! "How not to lie with statistics", Communications of the ACM 29(3), 1986. The interval is that of
+//! the trimmed mean: Tukey and McLaughlin, Sankhyā A 25 (1963), and for two samples Yuen and Dixon,
+//! Biometrika 60 (1973). Of five samples the least and the greatest are cut off, of ten the two
+//! least and greatest, by the samples' rank and on both sides alike, so that one disturbed round
+//! does not decide; for fewer than five it is Student's t. Samples of the same round are paired,
+//! because a disturbance that slowed both down favours neither. Unpaired samples are compared as
+//! ministat(1) does: their deviations are pooled, as if they came from one source of noise.
 //!
-//! No figure is a multiple of 0: where a figure may be 0, figures are subtracted. No round is
-//! omitted because the machine was busy: a share of noise is no reason to believe a result less
-//! than its neighbours.
+//! No figure is a multiple of 0: figures that may be 0 are subtracted. No round is omitted because
+//! the machine was busy: a share of noise is no reason to believe a result less than its
+//! neighbours.
 
 use crate::metric::Metric;
 use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
 
-/// The part of samples that is cut off on each side, by rank: one of so many.
+/// Divisor of the count of samples: one in this many is cut off on each side, by rank.
 const TRIMMED: usize = 5;
 
 /// How two figures are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EffectScale {
-    /// How many times the first is the second.
+    /// The first figure divided by the second.
     Ratio,
-    /// By how much the first is more than the second, in their unit.
+    /// The first figure minus the second, in their unit.
     Difference,
 }
 
-/// One figure compared with another.
+/// The comparison of one figure with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     pub scale: EffectScale,
-    /// The geometric mean of ratios, or the mean of differences, each of the trimmed samples.
+    /// Geometric mean of ratios, or mean of differences, each of the trimmed samples.
     pub value: f64,
-    /// The ends of the interval at [`CONFIDENCE`]; `None` if there are too few samples for one.
+    /// Ends of the interval at [`CONFIDENCE`]; `None` if there are too few samples for one.
     pub interval: Option<(f64, f64)>,
-    /// How likely equals differ so much by chance, 0 to 1; `None` where there is no interval.
+    /// Probability that equals differ so much by chance, 0 to 1; `None` if there is no interval.
     pub chance: Option<f64>,
-    /// From how many pairs, or the lesser count of two samples.
+    /// Number of pairs, or the lesser count of two samples.
     pub count: usize,
-    /// The means of the first figure and of the second, in their unit.
+    /// Means of the first figure and of the second, in their unit.
     pub means: (f64, f64),
 }
 
 impl EffectScale {
-    /// A sample as it is averaged; `None` of what has no ratio.
+    /// Transforms a sample for averaging; `None` if it has no ratio.
     fn enter(self, sample: f64) -> Option<f64> {
         match self {
             Self::Ratio => (sample > 0.0).then(|| sample.ln()),
@@ -66,18 +65,17 @@ impl EffectScale {
     }
 }
 
-/// Samples whose extremes count less: their mean without what is cut off, and the spread that
-/// remains.
+/// Samples without their extremes: mean of the rest, and their spread.
 struct TrimmedSamples {
     mean: f64,
-    /// The sum of squares about the mean, where samples cut off count as the nearest one left.
+    /// Sum of squares about the mean, with each cut sample replaced by the nearest one left.
     squares: f64,
-    /// How many are left.
+    /// Number of samples left.
     count: usize,
 }
 
 impl TrimmedSamples {
-    /// One of `part` samples is cut off on each side; `None` without samples.
+    /// Cuts off one of `part` samples on each side; `None` without samples.
     fn of(samples: &[f64], part: usize) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -93,20 +91,20 @@ impl TrimmedSamples {
 }
 
 impl Effect {
-    /// The effect of pairs of a metric, one per round; `None` where there is nothing but 0 of a
-    /// metric that is not a share.
+    /// Computes the effect of pairs of a metric, one per round; `None` if there is nothing but 0 of
+    /// a metric that is not a share.
     pub fn of_metric(metric: Metric, pairs: &[(f64, f64)]) -> Option<Self> {
         let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
         Self::scaled(metric, is_nothing, |scale| Self::of_pairs(pairs, scale))
     }
 
-    /// The effect of samples of two runs, which have no rounds in common.
+    /// Computes the effect of samples of two runs, which have no rounds in common.
     pub fn of_runs(metric: Metric, above: &[f64], below: &[f64]) -> Option<Self> {
         let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
         Self::scaled(metric, is_nothing, |scale| Self::of_samples(above, below, scale))
     }
 
-    /// By ratios where values allow it, and else by differences: shares are subtracted.
+    /// Uses ratios if the values allow it, otherwise differences; shares are always subtracted.
     fn scaled(
         metric: Metric,
         is_nothing: bool,
@@ -119,8 +117,8 @@ impl Effect {
         }
     }
 
-    /// The effect of pairs, one per round. `None` without pairs, or if a figure has no ratio and
-    /// one is asked.
+    /// Computes the effect of pairs, one per round. `None` without pairs, or if ratios are asked
+    /// for and a figure has none.
     pub fn of_pairs(pairs: &[(f64, f64)], scale: EffectScale) -> Option<Self> {
         Self::paired(pairs, scale, TRIMMED)
     }
@@ -139,8 +137,8 @@ impl Effect {
         Some(Self::around(scale, trimmed.mean, deviation, freedom, pairs.len(), means))
     }
 
-    /// The effect of samples without pairs, such as those of two runs, by their pooled deviation.
-    /// `None` without samples, or if one has no ratio and one is asked.
+    /// Computes the effect of unpaired samples, such as those of two runs, by their pooled
+    /// deviation. `None` without samples, or if ratios are asked for and one has none.
     pub fn of_samples(above: &[f64], below: &[f64], scale: EffectScale) -> Option<Self> {
         Self::apart(above, below, scale, TRIMMED)
     }
@@ -160,7 +158,7 @@ impl Effect {
         Some(Self::around(scale, first.mean - second.mean, deviation, freedom, count, means))
     }
 
-    /// `deviation` is that of the middle.
+    /// Makes the interval around the middle, whose deviation is `deviation`.
     fn around(
         scale: EffectScale,
         middle: f64,
@@ -180,14 +178,14 @@ impl Effect {
         }
     }
 
-    /// Whether the two differ: the interval leaves out the value of equals.
+    /// Reports whether the two differ: the interval excludes the value of equals.
     pub fn is_proven(&self) -> bool {
         let neutral = self.scale.neutral();
         self.interval.is_some_and(|(from, to)| from > neutral || to < neutral)
     }
 
-    /// The greatest change that the interval leaves possible, and the least that its width could
-    /// have told from none: as parts of the second figure, or in points where shares are
+    /// Returns the greatest change that the interval leaves possible, and the least that its width
+    /// could have told from none: relative to the second figure, or in points if shares are
     /// subtracted. `None` without an interval.
     pub fn reach(&self) -> Option<(f64, f64)> {
         let (from, to) = self.interval?;
@@ -198,7 +196,7 @@ impl Effect {
         Some((possible, visible))
     }
 
-    /// Whether the first is less than the second.
+    /// Reports whether the first is less than the second.
     pub fn is_less(&self) -> bool {
         self.value < self.scale.neutral()
     }
@@ -217,7 +215,7 @@ mod tests {
     const FIRST: [f64; 10] = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
     const SECOND: [f64; 10] = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
 
-    /// R's `t.test` of the same, paired and not; as exponents they are ratios.
+    /// R's `t.test` of the same sample, paired and not; as exponents they are ratios.
     #[test]
     fn students_own_sample_has_its_published_intervals() {
         for scale in [Ratio, Difference] {
@@ -268,9 +266,9 @@ mod tests {
         assert!(back.is_proven() && back.is_less());
     }
 
-    /// Ratios of rounds on a busy host, simulated: 3 % of noise, and one side of every seventh
-    /// round 1.2 to 2 times as slow. Of 2000 runs of 12 rounds: the share whose interval holds the
-    /// truth, and the share that proves it to be no 1.
+    /// Simulates ratios of rounds on a busy host: 3 % of noise, and one side of every seventh round
+    /// 1.2 to 2 times as slow. Returns, of 2000 runs of 12 rounds, the share whose interval holds
+    /// the truth, and the share that proves it to be no 1.
     fn simulated(truth: f64, part: usize) -> (f64, f64) {
         const RUNS: u32 = 2000;
         let mut state = 7_u64;
@@ -305,8 +303,8 @@ mod tests {
         assert!(null.1 < 0.06, "{null:?}");
     }
 
-    /// Three rounds are enough where nothing overlaps: a factor of five is found through noise of a
-    /// third, with rounds or without; where it is not, the interval says how much was not seen.
+    /// Three rounds are enough if nothing overlaps: a factor of five is found through noise of a
+    /// third, with rounds or without; if it is not, the interval says how much was not seen.
     #[test]
     fn a_factor_of_five_in_three_rounds_is_found() {
         let pairs = [(510.0, 100.0), (790.0, 130.0), (390.0, 90.0)];
@@ -351,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Ratios of the other rounds alone would be of something else.
+    /// Ratios of the other rounds alone would describe something else.
     #[test]
     fn one_figure_of_nothing_leaves_no_ratio() {
         assert_eq!(Effect::of_pairs(&[(2.0, 1.0), (2.0, 0.0)], Ratio), None);

@@ -1,9 +1,9 @@
-//! The record of an experiment: what was planned, and what was measured.
+//! Defines the record of an experiment: what was planned, and what was measured.
 //!
-//! A file of lines, each a JSON document of its own ([`RunEvent`]), written as things happen: a run
-//! that was stopped or killed has lost nothing but the unfinished line, and is resumed where the
-//! file ends. The first line is [`RunEvent::Began`]. Times on the clock are UTC (RFC 3339),
-//! durations nanoseconds.
+//! The file has lines, each a JSON document of its own ([`RunEvent`]), written as things happen: a
+//! run that was stopped or killed loses only the unfinished line, and is resumed where the file
+//! ends. The first line is [`RunEvent::Began`]. Times on the clock are UTC (RFC 3339), durations
+//! nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::quantity;
 use crate::record::{HostReport, LoadRecordFault, RecordingTool};
 use crate::until::StoppingRule;
 
-/// The form that this build writes. It rises when a field changes its meaning or goes.
+/// Version of the format that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum RunEvent {
-    /// The first line: all that was planned.
+    /// The first line: the whole plan.
     Began(Box<ExperimentPlan>),
     /// The run was resumed after it had been stopped.
     Resumed(RunMoment),
@@ -38,17 +38,17 @@ pub enum RunEvent {
 pub struct RunMoment {
     /// RFC 3339, UTC.
     pub at: String,
-    /// The command line of the resumed run.
+    /// Command line of the resumed run.
     pub command: Vec<String>,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunEnd {
     /// RFC 3339, UTC.
     pub at: String,
-    /// Whether all was done; else a signal stopped it, and it can be taken up again.
+    /// Whether all was done; otherwise a signal stopped it, and it can be resumed.
     pub is_complete: bool,
 }
 
@@ -60,9 +60,9 @@ pub struct ExperimentPlan {
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub started: String,
-    /// `quick` or `full`, or `own` where times or repeats were given.
+    /// `quick` or `full`, or `own` if times or repeats were given.
     pub mode: String,
-    /// Decides the order of configurations.
+    /// Seed of the order of configurations.
     pub seed: u64,
     pub host: HostReport,
     pub placement: Placement,
@@ -77,29 +77,29 @@ pub struct ExperimentPlan {
 pub struct Placement {
     /// CPUs of the server, in the order in which they are taken.
     pub server: Vec<u16>,
-    /// CPUs of what makes the load, and of the origin behind the server.
+    /// CPUs of the load generator, and of the origin behind the server.
     pub client: Vec<u16>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetDescription {
-    /// The name of its folder; in tables and flags.
+    /// Name of the target's folder, used in tables and flags.
     pub name: String,
     pub title: String,
-    /// The file that ran, by its last name; empty where it could not be found.
+    /// Last component of the program's path; empty if it was not found.
     pub program: String,
-    /// The program's words about its version and TLS library; empty if it could not be asked.
+    /// The program's words about its version and TLS library; empty if it could not be run.
     pub version: Vec<String>,
-    /// The origin of the program: `package NAME` or `given`.
+    /// Origin of the program: `package NAME` or `given`.
     pub from: String,
-    /// The reason why it takes no part, if it cannot.
+    /// Reason why the target takes no part, if it cannot.
     pub missing: Option<String>,
-    /// The server that answers requests: `origin` behind it, or `itself`. Targets that do other
-    /// work than the first are not ranked against it.
+    /// The server that answers requests: `origin` behind the target, or `itself`. Targets that do
+    /// other work than the first are not ranked against it.
     #[serde(default = "origin")]
     pub serves: String,
-    /// The protocol of its clients: `https` or `http`.
+    /// Protocol of the target's clients: `https` or `http`.
     #[serde(default = "https")]
     pub scheme: String,
 }
@@ -115,30 +115,30 @@ fn https() -> String {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The name of its file; in flags.
+    /// Name of the scenario's file, used in flags.
     pub name: String,
     pub question: String,
     pub method: String,
-    /// The publications with the tables that it repeats.
+    /// Publications with the tables that the scenario repeats.
     pub sources: Vec<CitedSource>,
     /// Parts of the source that are left out, and why.
     pub omitted: Vec<LeftOutPart>,
     /// Factors that are varied beside the target, in the order of tables.
     pub factors: Vec<Factor>,
-    /// Metrics that are reported of each configuration; the first is the main metric.
+    /// Metrics that are reported for each configuration; the first is the main metric.
     pub metrics: Vec<Metric>,
-    /// The operation by which the server's CPU time is divided, in plural: `handshakes`,
+    /// Operation by which the server's CPU time is divided, in plural: `handshakes`,
     /// `requests`.
     pub operation: String,
-    /// Whether the client belongs to what is measured: rates and response times are compared
+    /// Whether the client is part of the measured system: rates and response times are compared
     /// however busy the server is, and each target with the first, whatever work it does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_to_end: bool,
-    /// The metrics of the source, as it printed them.
+    /// Metrics of the source, as it printed them.
     pub published: Vec<Published>,
-    /// How often each configuration is to be measured; at least, if there is a rule.
+    /// Number of measurements of each configuration; the minimum if there is a rule.
     pub repeats: u32,
-    /// The rule that else decides how often.
+    /// Rule that decides when to stop repeating, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StoppingRule>,
     pub configurations: Vec<Configuration>,
@@ -148,7 +148,7 @@ pub struct Scenario {
 #[serde(deny_unknown_fields)]
 pub struct CitedSource {
     pub title: String,
-    /// The table of it that is repeated, in words.
+    /// The repeated table of the publication, in words.
     pub table: String,
 }
 
@@ -157,7 +157,7 @@ pub struct CitedSource {
 #[serde(deny_unknown_fields)]
 pub struct LeftOutPart {
     pub what: String,
-    /// For example `prohibited by RFC 7465`.
+    /// Reason, for example `prohibited by RFC 7465`.
     pub why: String,
 }
 
@@ -165,7 +165,7 @@ pub struct LeftOutPart {
 #[serde(deny_unknown_fields)]
 pub struct Factor {
     pub name: String,
-    /// At the head of tables.
+    /// Heading in tables.
     pub title: String,
     pub values: Vec<RecordedValue>,
 }
@@ -175,7 +175,7 @@ pub struct Factor {
 pub struct RecordedValue {
     pub name: String,
     pub title: String,
-    /// The place on an axis; none for values that are not numbers. Bytes, requests, multiples.
+    /// Position on an axis (bytes, requests, multiples); `None` for values that are not numbers.
     pub number: Option<f64>,
 }
 
@@ -184,26 +184,26 @@ pub struct RecordedValue {
 pub struct Published {
     /// The claim and its date: `Bernat 2011, TPS with mean response below 100 ms`.
     pub title: String,
-    /// The unit of its metrics.
+    /// Unit of its metrics.
     pub unit: String,
-    /// Heads of columns; the first is that of the rows' names.
+    /// Headings of columns; the first is that of the rows' names.
     pub columns: Vec<String>,
-    /// Rows, as text, each as long as the columns. `-` is no figure.
+    /// Rows, as text, each as long as the columns. `-` means no figure.
     pub rows: Vec<Vec<String>>,
     pub note: Option<String>,
 }
 
-/// A target under one choice of values.
+/// A target at one choice of values.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
-    /// `target=lariat suite=aes-128`: names it in events and flags.
+    /// Key `target=lariat suite=aes-128`, which names it in events and flags.
     pub key: String,
     pub target: String,
     pub values: BTreeMap<String, String>,
-    /// The command line that loads a server like that, with ADDRESS where it listens.
+    /// Command line that makes this load, with ADDRESS for the server's address.
     pub command: Vec<String>,
-    /// The reason why it is not tried, if the target does not support it.
+    /// Reason why it is not tried, if the target does not support it.
     pub unsupported: Option<String>,
 }
 
@@ -221,7 +221,7 @@ pub struct FailedRepeat {
 }
 
 named! {
-    /// In which way a repeat has no measurement.
+    /// Why a repeat has no measurement.
     FailureKind {
         /// The target or this host does not support it.
         Unsupported = "unsupported",
@@ -243,11 +243,11 @@ pub struct Experiment {
     /// Measurements that occur again, of the same repeat of the same configuration, as in a file
     /// that was joined to itself: they do not count.
     pub duplicates: usize,
-    /// The number of a last line that was cut off, and is not counted.
+    /// Number of a last line that was cut off and is ignored.
     pub cut_line: Option<usize>,
 }
 
-/// The fields that can be read of a first line of any format.
+/// The fields that the first line has in any format.
 #[derive(Deserialize)]
 struct FirstLine {
     event: FirstEvent,
@@ -268,11 +268,11 @@ impl RunEvent {
 }
 
 impl Experiment {
-    /// Reads a file. A last line without an end was being written when the run was killed, or the
+    /// Parses a file. A last line without an end was being written when the run was killed, or the
     /// file was cut: it is left out, and [`Self::cut_line`] names it.
     ///
     /// # Errors
-    /// [`LoadRecordFault`].
+    /// Fails with [`LoadRecordFault`].
     pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
         let (whole, rest) = text.rsplit_once('\n').unwrap_or((text, ""));
         let mut lines = whole.lines().map(str::as_bytes);
@@ -286,10 +286,10 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Reads the first line of a file.
+    /// Parses the first line of a file.
     ///
     /// # Errors
-    /// [`LoadRecordFault`].
+    /// Fails with [`LoadRecordFault`].
     pub fn begun(line: &[u8]) -> Result<Self, LoadRecordFault> {
         let head: FirstLine = serde_json::from_slice(line).map_err(LoadRecordFault::Foreign)?;
         let FirstEvent::Began = head.event;
@@ -309,17 +309,17 @@ impl Experiment {
         })
     }
 
-    /// Reads another line; its number counts from 1.
+    /// Parses another line; its number counts from 1.
     ///
     /// # Errors
-    /// [`LoadRecordFault::DamagedLine`].
+    /// Fails with [`LoadRecordFault::DamagedLine`].
     pub fn add_line(&mut self, number: usize, line: &[u8]) -> Result<(), LoadRecordFault> {
         self.add(event(number, line)?);
         Ok(())
     }
 
-    /// Adds what happened next. A second beginning changes nothing; nor does a repeat that was
-    /// measured already. One that failed may be measured, or fail again, later.
+    /// Adds the next event. Ignores a second beginning, and a repeat that was measured already. A
+    /// repeat that failed may be measured, or fail again, later.
     pub fn add(&mut self, event: RunEvent) {
         match event {
             RunEvent::Measured(measurement) => {

@@ -1,9 +1,9 @@
-//! A histogram of durations of bounded size: HDR, three significant digits; and the file in which
-//! the tools of HdrHistogram read it.
+//! Counts durations in a histogram of bounded size (HDR, three significant digits), and writes the
+//! file in which the tools of HdrHistogram read it.
 //!
-//! The memory of one depends on the range of what was recorded, not on how often. The file is their
-//! interval log, format 1.3, of compressed histograms in the V2 encoding; its values are
-//! microseconds.
+//! Its memory depends on the range of recorded durations, not on their number. The file is an
+//! interval log of those tools, format 1.3, of compressed histograms in the V2 encoding; its values
+//! are microseconds.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,13 +12,13 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWr
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Values are distinguished to one part in a thousand.
+/// Significant digits: values are distinguished to one part in a thousand.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Longer ones count as this long: an hour, in nanoseconds. Nothing that is waited for takes it.
+/// Longest duration, an hour in nanoseconds; longer ones count as this long. No wait takes it.
 const LONGEST_NS: u64 = 3600 * 1_000_000_000;
 
-/// Shorter ones are not distinguished: a microsecond, in nanoseconds. It keeps the table small.
+/// Resolution: shorter durations, in nanoseconds, are not distinguished. It keeps the table small.
 const SHORTEST_NS: u64 = 1000;
 
 /// Durations, in nanoseconds. In a record it is a list of `[nanoseconds, count]`.
@@ -48,7 +48,7 @@ impl Histogram {
         self.0.record_n(ns.min(LONGEST_NS), count).expect("it grows up to the longest");
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("it grows up to the longest");
     }
@@ -61,32 +61,32 @@ impl Histogram {
         self.0.is_empty()
     }
 
-    /// The arithmetic mean, in nanoseconds; 0 of nothing.
+    /// Returns the arithmetic mean, in nanoseconds; 0 if empty.
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
-    /// The standard deviation, in nanoseconds; 0 of nothing.
+    /// Returns the standard deviation, in nanoseconds; 0 if empty.
     pub fn deviation_ns(&self) -> f64 {
         self.0.stdev()
     }
 
-    /// The least, in nanoseconds; 0 of nothing.
+    /// Returns the least duration, in nanoseconds; 0 if empty.
     pub fn min_ns(&self) -> u64 {
         self.0.min()
     }
 
-    /// The greatest, in nanoseconds; 0 of nothing.
+    /// Returns the greatest duration, in nanoseconds; 0 if empty.
     pub fn max_ns(&self) -> u64 {
         self.0.max()
     }
 
-    /// The duration that `share` (0 to 1) of all do not exceed, in nanoseconds; 0 of nothing.
+    /// Returns the duration that `share` (0 to 1) of all do not exceed, in nanoseconds; 0 if empty.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         self.0.value_at_quantile(share)
     }
 
-    /// The same in microseconds, rounded up, with the same digits.
+    /// Converts the histogram to microseconds, rounded up, with the same digits.
     fn in_microseconds(&self) -> hdrhistogram::Histogram<u64> {
         let longest = LONGEST_NS.div_ceil(1000) * 2;
         let mut counts = hdrhistogram::Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
@@ -97,8 +97,8 @@ impl Histogram {
         counts
     }
 
-    /// Each duration that was counted, in nanoseconds and rounded up to what it is distinguished
-    /// from, with its count; in order.
+    /// Iterates over the counted durations in order, in nanoseconds and rounded up to the
+    /// histogram's resolution, each with its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
@@ -123,13 +123,13 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// Microseconds in the milliseconds that the log's column of maxima has.
+/// Microseconds in a millisecond, the unit of the log's column of maxima.
 const MAX_VALUE_DIVISOR: f64 = 1000.0;
 
 const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
                       \"Interval_Compressed_Histogram\"\n";
 
-/// The lines that a log begins with. `started` counts from 1970, and times of intervals from there.
+/// Formats the head of a log. `started` counts from 1970, and intervals count from `started`.
 pub fn head(started: Duration, about: &str) -> String {
     let mut builder = IntervalLogWriterBuilder::new();
     builder
@@ -140,7 +140,7 @@ pub fn head(started: Duration, about: &str) -> String {
     written(&builder, |_| ()) + LEGEND
 }
 
-/// The line of an interval that begins `at` after the start and is so long.
+/// Formats the line of an interval that begins `at` after the start and has this `length`.
 pub fn line(histogram: &Histogram, at: Duration, length: Duration) -> String {
     let mut builder = IntervalLogWriterBuilder::new();
     builder.with_max_value_divisor(MAX_VALUE_DIVISOR);
@@ -148,7 +148,7 @@ pub fn line(histogram: &Histogram, at: Duration, length: Duration) -> String {
     let text = written(&builder, |log| {
         log.write_histogram(&microseconds, at, length, None).expect("a vector takes every byte");
     });
-    // The head of the log has said the divisor.
+    // The head of the log contains the divisor.
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
@@ -219,7 +219,7 @@ mod tests {
             + &line(&Histogram::default(), second, second);
         assert!(log.starts_with("#a load\n#[Histogram log format version 1.3]\n"), "{log}");
         assert!(log.contains("#[StartTime: 1700000000.000 "), "{log}");
-        // Its reader knows no legend, unlike those of Java and C.
+        // The log's reader accepts no legend, unlike those of Java and C.
         let log = log.replace(LEGEND, "");
         let entries: Vec<_> =
             IntervalLogIterator::new(log.as_bytes()).map(Result::unwrap).collect();
@@ -241,7 +241,7 @@ mod tests {
         assert!(read.max().abs_diff(100_000) <= 100);
     }
 
-    /// Base64 (RFC 4648) that we know to be whole.
+    /// Decodes Base64 (RFC 4648) that is known to be complete.
     fn decoded(text: &str) -> Vec<u8> {
         let value = |byte: u8| match byte {
             b'A'..=b'Z' => byte - b'A',

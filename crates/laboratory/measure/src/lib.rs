@@ -1,8 +1,8 @@
-//! Parts of a measurement: kinds, histograms, statistics, the records of a load and of an
-//! experiment.
+//! Defines the parts of a measurement: kinds, histograms, statistics, the records of a load and of
+//! an experiment.
 //!
-//! Owns the form of records, so that a figure can be made from one years later. Pure: it reads no
-//! clock, file or host; its users fill it in.
+//! Owns the format of records, so that a figure can be made from one years later. Pure: it reads no
+//! clock, file or host; its users provide the values.
 #![forbid(unsafe_code)]
 
 pub mod bounds;

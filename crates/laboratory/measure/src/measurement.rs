@@ -1,4 +1,4 @@
-//! A measurement: what one run of one configuration came to.
+//! Defines a measurement: the result of one run of one configuration.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,54 +19,54 @@ pub struct Measurement {
     pub configuration: String,
     pub repeat: u32,
     pub at: String,
-    /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
-    /// until the last success.
+    /// Measured time: from the end of the warm-up until the load begins no more transactions, and
+    /// on until the last success.
     pub elapsed_ns: u64,
-    /// The offered rate per second, in open load at one rate.
+    /// Offered rate per second, in open load at one rate.
     pub offered_per_s: Option<f64>,
-    /// The server's capacity per second, where the load is a multiple of it.
+    /// The server's capacity per second, if the load is a multiple of it.
     pub capacity_per_s: Option<f64>,
-    /// Successes per second of that load, until nothing was begun any more.
+    /// Successes per second of that load, until no more transactions were begun.
     #[serde(default)]
     pub goodput_per_s: Option<f64>,
     pub counts: TransactionCounts,
     pub failures: BTreeMap<String, u64>,
     /// Operations of the server in that time, by which its CPU time is divided; see
-    /// [`crate::experiment::Scenario::operation`]. Of open load, these are also transactions of the
-    /// warm-up that ended when it was over.
+    /// [`crate::experiment::Scenario::operation`]. In open load this includes transactions of the
+    /// warm-up that ended after it.
     pub operations: u64,
     /// CPU time of all processes of the server, from the end of the warm-up until they rest.
     pub server_cpu_ns: u64,
-    /// How often their threads went to sleep in that time; none in older records.
+    /// How often the server's threads went to sleep in that time; `None` in older records.
     #[serde(default)]
     pub server_switches: Option<u64>,
-    /// CPU time of what made the load.
+    /// CPU time of the load generator.
     pub client_cpu_ns: u64,
     /// CPU time of the origin behind the server; 0 if there is no origin.
     pub origin_cpu_ns: u64,
     /// Resident memory of all processes of the server before the load.
     pub resident_bytes_before: u64,
-    /// The same near the end of the load, its connections still open.
+    /// Resident memory of the server near the end of the load, its connections still open.
     pub resident_bytes_loaded: u64,
     pub open_connections: u64,
-    /// From the start of the server's process to the first reply; 0 where that was not measured.
+    /// Time from the start of the server's process to the first reply; 0 if not measured.
     #[serde(default)]
     pub start_ns: u64,
     /// Full handshakes from `resident_bytes_before` on: each may have stored a session.
     #[serde(default)]
     pub full_handshakes: u64,
-    /// Resident memory of the program that made the load, at its most; 0 where that was this one.
+    /// Peak resident memory of the program that made the load; 0 if it was `lariat-lab` itself.
     #[serde(default)]
     pub client_resident_bytes_max: u64,
-    /// The costs of a reload of the configuration, where one was asked for.
+    /// Costs of a reload of the configuration, if one was asked for.
     #[serde(default)]
     pub reload: Option<Reload>,
-    /// The result of the load in the background, where there was one.
+    /// Result of the load in the background, if there was one.
     #[serde(default)]
     pub background: Option<BackgroundResult>,
-    /// Response times of those that succeeded.
+    /// Response times of successful transactions.
     pub response: DurationSummary,
-    /// Handshakes of those that had one.
+    /// Handshake times of transactions that had a handshake.
     pub handshake: DurationSummary,
     pub traffic: TrafficBytes,
     pub handshakes: Vec<HandshakeCounts>,
@@ -80,19 +80,19 @@ pub struct Measurement {
     pub warnings: Vec<RunWarning>,
 }
 
-/// The costs of a reload of a server's configuration.
+/// Costs of a reload of a server's configuration.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reload {
-    /// Until the command that asks for it had ended.
+    /// Time until the command that asks for the reload had ended.
     pub took_ns: u64,
-    /// Resident memory of all processes of the server at its most, until half a second later.
+    /// Peak resident memory of all processes of the server, until half a second later.
     pub resident_bytes_max: u64,
-    /// The same when the server rests again.
+    /// Resident memory of the server when it rests again.
     pub resident_bytes_after: u64,
 }
 
-/// The summary of many durations, in nanoseconds. All are 0 where there are none.
+/// Summary of many durations, in nanoseconds; all 0 if there are none.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DurationSummary {
@@ -100,7 +100,7 @@ pub struct DurationSummary {
     pub mean_ns: u64,
     pub p50_ns: u64,
     pub p90_ns: u64,
-    /// The 95th; 0 in records that did not have it yet.
+    /// The 95th percentile; 0 in older records.
     #[serde(default)]
     pub p95_ns: u64,
     pub p99_ns: u64,
@@ -115,17 +115,17 @@ pub struct MeasurementNoise {
     /// CPU time that went neither to the server nor the client nor the origin, to all CPU time
     /// that there was, 0 to 1.
     pub foreign: f64,
-    /// CPU time that the hypervisor gave to others, to all there was, 0 to 1.
+    /// Share of all CPU time that the hypervisor gave to others, 0 to 1.
     pub stolen: f64,
-    /// The share of the time that the server's CPUs were working for it, 0 to 1.
+    /// Share of the time in which the server's CPUs worked for it, 0 to 1.
     pub server_busy: f64,
-    /// The same of the busiest thread of the client.
+    /// Share of the time in which the client's busiest thread was busy.
     pub client_busy: f64,
     /// Whether server and client had to share CPUs.
     pub is_shared: bool,
 }
 
-/// The subject of a measurement or failure: scenario, configuration, repeat.
+/// Subject of a measurement or failure: scenario, configuration, repeat.
 pub(crate) type RepeatKey<'a> = (&'a str, &'a str, u32);
 
 impl Measurement {

@@ -1,4 +1,4 @@
-//! How parts of a record add up, and one record of loads that several hosts made together.
+//! Adds up parts of a record, and merges records of loads that several hosts made together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -50,7 +50,7 @@ impl AddAssign for LoadSecond {
         self.resumed += more.resumed;
         self.full += more.full;
         self.open += more.open;
-        // Of two percentiles the greater is not too small.
+        // The greater of two percentiles is not too small.
         self.median_ns = self.median_ns.max(more.median_ns);
         self.p99_ns = self.p99_ns.max(more.p99_ns);
         self.max_ns = self.max_ns.max(more.max_ns);
@@ -60,26 +60,26 @@ impl AddAssign for LoadSecond {
 /// Reasons why records are not parts of one load.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MergeFault {
-    /// One record is no sum.
+    /// A single record is no sum.
     #[error("there is only one record")]
     Alone,
-    /// They did not begin together.
+    /// The loads did not begin together.
     #[error("one load began at {0}, another at {1}")]
     Apart(String, String),
-    /// Not the same was done.
+    /// The loads differ in this setting.
     #[error("the loads differ in `{0}`")]
     Different(&'static str),
-    /// Each host would have searched by itself.
+    /// A search is refused, because each host would have searched by itself.
     #[error("a search for capacity is not made by several hosts together")]
     Search,
 }
 
-/// Adds records up, in which hosts, their addresses, threads, seeds, and how much load each of them
-/// made may differ, and nothing else. Histograms are added. Of percentiles by second and by step,
-/// which records have no histograms for, the greatest is taken: it is not too small.
+/// Merges records, in which hosts, their addresses, threads, seeds, and the amount of load of each
+/// may differ, and nothing else. Histograms are added. Percentiles by second and by step have no
+/// histograms in records, so the greatest is taken: it is not too small.
 ///
 /// # Errors
-/// [`MergeFault`].
+/// Fails with [`MergeFault`].
 pub fn merged(records: &[&LoadRecord]) -> Result<LoadRecord, MergeFault> {
     let Some((first, others @ [_, ..])) = records.split_first() else {
         return Err(MergeFault::Alone);
@@ -103,7 +103,7 @@ fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
         return Err(MergeFault::Search);
     }
     let own = other.plan.clone();
-    // What may differ is the other's.
+    // Fields that may differ are taken from the other record.
     let plan = RecordedPlan {
         sources: own.sources,
         arrival: own.arrival,
@@ -134,7 +134,7 @@ pub fn add_all<K: Clone + Ord, N: AddAssign + Copy + Default>(
     }
 }
 
-/// The lengths of each stretch of the plan, in nanoseconds; a closed load has no stretches.
+/// Returns the lengths of the plan's stretches, in nanoseconds; a closed load has no stretches.
 fn lengths(arrival: &RecordedArrival) -> impl Iterator<Item = u64> + '_ {
     let rates = match arrival {
         RecordedArrival::Closed(_) => &[],
@@ -212,7 +212,7 @@ fn add_plan(sum: &mut RecordedPlan, other: &RecordedPlan) {
     sum.cpus = Vec::new();
 }
 
-/// The mean of two groups by their sizes.
+/// Returns the mean of two groups, weighted by their sizes.
 fn mean(one: (f64, u64), other: (f64, u64)) -> f64 {
     let count = (one.1 + other.1) as f64;
     (one.0 * one.1 as f64 + other.0 * other.1 as f64) / count.max(1.0)
@@ -248,7 +248,7 @@ mod tests {
     use crate::histogram::Histogram;
     use crate::record::PlannedRate;
 
-    /// A load of `count` transactions that each took so long.
+    /// Makes a load of `count` transactions that each took so long.
     fn record(count: u64, each: Duration) -> LoadRecord {
         let mut total = Histogram::default();
         (0..count).for_each(|_| total.record(each));

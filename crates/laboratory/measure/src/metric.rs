@@ -1,6 +1,6 @@
-//! Metrics: what is measured, its unit, which direction is better, and how it is read of a result.
+//! Defines metrics: name, unit, which direction is better, and how to read the value of a result.
 //!
-//! One table for runs of load and for experiments: a report asks here for names, units and values.
+//! Loads and experiments share one table: a report asks here for names, units and values.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::measurement::{DurationSummary, Measurement};
 use crate::quantity::{ByteCount, Nanoseconds, RoundedCount};
 use crate::record::LoadSecond;
 
-/// In which values are shown.
+/// Unit in which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetricUnit {
     Count,
@@ -39,7 +39,7 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)
 }
 
-/// A zero was not measured.
+/// Returns `None` for zero, which means not measured.
 fn measured(value: u64) -> Option<f64> {
     (value > 0).then_some(value as f64)
 }
@@ -52,7 +52,7 @@ fn response(it: &Measurement, of: fn(&DurationSummary) -> u64) -> Option<f64> {
     (it.response.count > 0).then(|| of(&it.response) as f64)
 }
 
-/// Resident memory that the load added to the server, in bytes.
+/// Returns resident memory that the load added to the server, in bytes.
 fn memory_added(it: &Measurement) -> f64 {
     it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before) as f64
 }
@@ -67,8 +67,8 @@ struct MetricRow {
 const LESS: bool = true;
 const MORE: bool = false;
 
-/// Makes the metrics and their table: name in records and ids; name for people, where `{}` is the
-/// operation in singular; head of a narrow column; unit; which direction is better; value.
+/// Defines the metrics and their table: name in records and ids; name for people, where `{}` is the
+/// operation in singular; heading of a narrow column; unit; which direction is better; value.
 macro_rules! metrics {
     ($($(#[$doc:meta])+ $metric:ident: [$id:literal, $title:literal, $head:literal],
         $unit:ident, $better:ident, $of:expr;)+) => {
@@ -77,7 +77,7 @@ macro_rules! metrics {
             $($(#[$doc])+ #[serde(rename = $id)] $metric,)+
         }
 
-        /// In the order of [`Metric`].
+        /// Rows in the order of [`Metric`].
         const TABLE: &[MetricRow] = &[$(MetricRow {
             names: [$id, $title, $head],
             unit: MetricUnit::$unit,
@@ -88,20 +88,20 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// The greatest rate of success with a mean response time under 100 ms and an error rate under
-    /// 0.1 %.
+    /// Greatest rate of success with a mean response time under 100 ms and an error rate under 0.1
+    /// %.
     Under100MsFewLost: ["under-100-ms-few-lost", "TPS, mean under 100 ms, errors under 0.1 %",
         "100 ms, 0.1 %"], PerSecond, MORE, |it| it.read_offs?.under_100_ms_few_lost_per_s;
-    /// The greatest rate of success with a mean response time under 100 ms, whatever fails.
+    /// Greatest rate of success with a mean response time under 100 ms, whatever fails.
     Under100Ms: ["under-100-ms", "TPS, mean under 100 ms", "under 100 ms"], PerSecond, MORE,
         |it| it.read_offs?.under_100_ms_per_s;
-    /// The same under 500 ms.
+    /// Greatest rate of success with a mean response time under 500 ms, whatever fails.
     Under500Ms: ["under-500-ms", "TPS, mean under 500 ms", "under 500 ms"], PerSecond, MORE,
         |it| it.read_offs?.under_500_ms_per_s;
-    /// The greatest with fewer than one error in 10,000.
+    /// Greatest rate of success with fewer than one error in 10,000.
     FewErrors: ["few-errors", "TPS, errors under 0.01 %", "few errors"], PerSecond, MORE,
         |it| it.read_offs?.few_errors_per_s;
-    /// The greatest, whatever it took.
+    /// Greatest rate of success, whatever the response time.
     Peak: ["peak", "TPS at the peak", "peak"], PerSecond, MORE,
         |it| it.read_offs?.peak_per_s;
     /// CPU time of the server per operation, in nanoseconds.
@@ -110,7 +110,7 @@ metrics! {
     /// How often threads of the server went to sleep, per operation.
     ServerSwitches: ["server-switches", "switches per {}", "switches"], Count, LESS,
         |it| ratio(it.server_switches? as f64, it.operations as f64);
-    /// Operations per second: what succeeded.
+    /// Successful operations per second.
     Rate: ["rate", "succeeded per second", "rate"], PerSecond, MORE,
         |it| per_second(it, it.operations);
     /// Bytes of bodies per second.
@@ -138,18 +138,18 @@ metrics! {
     BackgroundBandwidth: ["background-bandwidth", "bandwidth in the background", "background"],
         MebibytesPerSecond, MORE,
         |it| ratio(it.background?.received_bytes as f64, it.background?.elapsed_ns as f64 / 1e9);
-    /// Transactions per second that succeeded in the background. Downloads without end are none.
+    /// Successful transactions per second in the background; excludes downloads without end.
     BackgroundRate: ["background-rate", "succeeded per second in the background", "background"],
         PerSecond, MORE,
         |it| ratio(it.background?.succeeded.filter(|count| *count > 0)? as f64,
             it.background?.elapsed_ns as f64 / 1e9);
-    /// CPU time of the server to the time measured; of two CPUs in full use, 2.
+    /// CPU time of the server divided by the time measured; 2 for two CPUs in full use.
     ServerBusy: ["server-busy", "server CPUs in use", "CPU"], Percent, LESS,
         |it| ratio(it.server_cpu_ns as f64, it.elapsed_ns as f64);
-    /// Failed transactions to attempted ones, 0 to 1.
+    /// Failed transactions divided by attempted ones, 0 to 1.
     ErrorRate: ["error-rate", "error rate", "errors"], Percent, LESS,
         |it| ratio(it.counts.failed as f64, it.counts.attempted as f64);
-    /// Operations per second to what the server was measured to be capable of, 0 to 1.
+    /// Operations per second divided by the server's measured capacity, 0 to 1.
     Goodput: ["goodput", "goodput of capacity", "goodput"], Percent, MORE,
         |it| ratio(it.goodput_per_s?, it.capacity_per_s?);
     /// Resident memory of the server per open connection, in bytes.
@@ -161,7 +161,7 @@ metrics! {
     /// Transactions that failed, per second.
     FailedRate: ["failed-rate", "failed per second", "failed"], PerSecond, LESS,
         |it| per_second(it, it.counts.failed);
-    /// Handshakes that resumed a session to all, 0 to 1.
+    /// Handshakes that resumed a session divided by all, 0 to 1.
     Resumed: ["resumed", "handshakes that resumed", "resumed"], Percent, MORE,
         |it| {
             let [full, resumed] = handshakes(&it.seconds)?;
@@ -173,10 +173,10 @@ metrics! {
     /// CPU time of the client per operation, in nanoseconds.
     ClientCpu: ["client-cpu", "client CPU per {}", "CPU"], Microseconds, LESS,
         |it| ratio(it.client_cpu_ns as f64, it.operations as f64);
-    /// Resident memory of the client at its most, in bytes.
+    /// Peak resident memory of the client, in bytes.
     ClientMemory: ["client-memory", "client memory at its most", "memory"], Mebibytes, LESS,
         |it| measured(it.client_resident_bytes_max);
-    /// From the start of the server's process to the first reply, in nanoseconds.
+    /// Time from the start of the server's process to the first reply, in nanoseconds.
     StartTime: ["start-time", "start to first reply", "start"], Milliseconds, LESS,
         |it| measured(it.start_ns);
     /// Resident memory of the server before the load, in bytes.
@@ -185,10 +185,10 @@ metrics! {
     /// Resident memory of the server per session that it stored, in bytes.
     SessionMemory: ["session-memory", "memory per session", "memory"], Bytes, LESS,
         |it| ratio(memory_added(it), it.full_handshakes as f64);
-    /// How long a reload of the configuration takes, in nanoseconds.
+    /// Duration of a reload of the configuration, in nanoseconds.
     ReloadTime: ["reload-time", "time of a reload", "reload"], Milliseconds, LESS,
         |it| Some(it.reload?.took_ns as f64);
-    /// Resident memory of the server at its most while it reloads, in bytes.
+    /// Peak resident memory of the server while it reloads, in bytes.
     ReloadMemory: ["reload-memory", "memory in a reload at its most", "reload memory"],
         Mebibytes, LESS, |it| Some(it.reload?.resident_bytes_max as f64);
 }
@@ -200,8 +200,8 @@ impl Metric {
         &TABLE[self as usize]
     }
 
-    /// The metric of a load or measurement, in the unit of the record; `None` where it has no such
-    /// result.
+    /// Returns the metric of a load or measurement, in the unit of the record; `None` if it has no
+    /// such result.
     pub fn of<'m>(self, results: impl Into<Cow<'m, Measurement>>) -> Option<f64> {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
@@ -221,12 +221,12 @@ impl Metric {
         }
     }
 
-    /// In records, names of files, ids and sheets.
+    /// Returns the name in records, names of files, ids and sheets.
     pub fn id(self) -> &'static str {
         self.row().names[0]
     }
 
-    /// For people, without its unit. `operation` is the scenario's, in plural.
+    /// Returns the name for people, without its unit. `operation` is the scenario's, in plural.
     pub fn title(self, operation: &str) -> String {
         let one = match operation.strip_suffix("ies") {
             Some(stem) => format!("{stem}y"),
@@ -235,7 +235,7 @@ impl Metric {
         self.row().names[1].replace("{}", &one)
     }
 
-    /// At the head of a narrow column, without its unit.
+    /// Returns the heading of a narrow column, without its unit.
     pub fn head(self) -> &'static str {
         self.row().names[2]
     }
@@ -248,19 +248,19 @@ impl Metric {
         self.row().is_less_better
     }
 
-    /// Whether it is a share of a whole, whose differences are percentage points.
+    /// Reports whether the metric is a share of a whole, whose differences are percentage points.
     pub fn is_share(self) -> bool {
         self.unit() == MetricUnit::Percent
     }
 
-    /// Whether it says something of the server only if the server was what limited a closed load:
-    /// rates, and response times, which are connections by rate.
+    /// Reports whether the metric describes the server only if the server limited a closed load:
+    /// rates, and response times, which are connections divided by rate.
     pub fn depends_on_load(self) -> bool {
         use Metric::{Bandwidth, MeanResponse, P95Response, P99Response, Rate};
         matches!(self, Rate | Bandwidth | MeanResponse | P95Response | P99Response)
     }
 
-    /// A value of the record in the unit in which it is shown.
+    /// Converts a value of the record to the unit in which it is shown.
     pub fn scaled(self, value: f64) -> f64 {
         match self.unit() {
             MetricUnit::Count | MetricUnit::PerSecond | MetricUnit::Bytes => value,
@@ -273,14 +273,14 @@ impl Metric {
         }
     }
 
-    /// A value of the record with three digits, without its unit.
+    /// Formats a value of the record with three digits, without its unit.
     pub fn number(self, value: f64) -> String {
         let scaled = self.scaled(value);
-        // More digits of whole things than were measured would be shown.
+        // Counts of whole things would show more digits than were measured.
         let is_whole = self.unit() == MetricUnit::PerSecond && scaled.abs() >= 100.0;
         let scaled = if is_whole { scaled.round() } else { scaled };
         match scaled.abs() {
-            // A share under a hundredth of a percent is not none.
+            // A share under a hundredth of a percent is not zero.
             least if least > 0.0 && least < 0.01 => format!("{scaled:.4}"),
             _ => RoundedCount(scaled).to_string(),
         }
@@ -292,8 +292,8 @@ impl Metric {
         format!("{}{gap}{unit}", self.number(value))
     }
 
-    /// A value with the unit that fits its size, as `8.05 ms`: for one value alone. Rates stand
-    /// without a unit.
+    /// Formats a value with the unit that fits its size, as `8.05 ms`: for one value alone. Rates
+    /// have no unit.
     pub fn fitted(self, value: f64) -> String {
         match self.unit() {
             MetricUnit::PerSecond if (value - value.round()).abs() < 0.005 => {
@@ -311,7 +311,7 @@ impl Metric {
 }
 
 impl MetricUnit {
-    /// As it stands behind a value.
+    /// Returns the text of the unit behind a value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "",

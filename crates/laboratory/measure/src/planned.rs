@@ -1,5 +1,5 @@
-//! The answers of `lariat-lab plan` and `lariat-lab simulate`: hosts, what binds, and where each
-//! figure comes from; and the record of a load that was never made, and its farm.
+//! Defines the answers of `lariat-lab plan` and `lariat-lab simulate`: hosts, the limiting
+//! resource, the source of each figure; and the record of a simulated load, and its farm.
 //!
 //! Durations are microseconds or milliseconds by their names; shares are 0 to 1. The clients' side
 //! of a simulation has the form of a measured record, so that the same page shows it; its tool and
@@ -33,14 +33,14 @@ pub struct FarmPlan {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TargetPlan {
     pub target: String,
-    /// Hosts in all, those that may be lost included; `None` where no number of them is enough.
+    /// Hosts in all, including those that may be lost; `None` if no number is enough.
     pub hosts: Option<PlannedFigure>,
     /// The resource that decides the number, or the reason why there is none.
     pub binds: String,
-    /// The greatest share of its time that a worker may be busy and keep the limit.
+    /// Greatest share of its time that a worker may be busy and keep the limit.
     pub busy_limit: f64,
     pub days: Vec<PlannedDay>,
-    /// Memory, descriptors, bandwidth of each host on the worst day, beside what there is.
+    /// Memory, descriptors, bandwidth of each host on the worst day, with their limits.
     pub resources: Vec<PlannedResource>,
     pub costs: Vec<PlannedCost>,
     pub changes: Vec<PlannedChange>,
@@ -48,7 +48,7 @@ pub struct TargetPlan {
     pub warnings: Vec<RunWarning>,
 }
 
-/// All hosts there, or some of them lost.
+/// A day with all hosts, or with some of them lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedDay {
     pub name: String,
@@ -64,9 +64,9 @@ pub struct PlannedDay {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedResource {
     pub name: String,
-    /// How much is used, with its unit.
+    /// Amount used, with its unit.
     pub used: String,
-    /// How much there is, with its unit.
+    /// Amount available, with its unit.
     pub limit: String,
     pub used_share: f64,
 }
@@ -77,13 +77,13 @@ pub struct PlannedCost {
     pub name: String,
     pub cpu_us: PlannedFigure,
     pub samples: usize,
-    /// The record, scenario and configuration, or the reckoning.
+    /// Record, scenario and configuration, or the derivation.
     pub source: String,
-    /// Whether it was measured so; else it was derived.
+    /// Whether it was measured; otherwise it was derived.
     pub is_measured: bool,
 }
 
-/// The hosts with one choice changed.
+/// Number of hosts with one choice changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedChange {
     pub change: String,
@@ -98,11 +98,11 @@ pub struct CacheChoice {
     pub entries: u64,
     pub bytes: u64,
     pub resumed_share: f64,
-    /// CPU of all hosts, cores in full use.
+    /// CPU cores in full use, over all hosts.
     pub cores: f64,
 }
 
-/// A prediction beside the measurement that it did not see.
+/// A prediction, and the measurement that was kept from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ValidationRow {
     pub record: String,
@@ -113,12 +113,12 @@ pub struct ValidationRow {
     pub measured: f64,
     /// Least and greatest of the rounds.
     pub measured_range: (f64, f64),
-    /// How busy the server was, 0 to 1.
+    /// Share of the time in which the server was busy, 0 to 1.
     pub busy: f64,
-    /// Predicted to measured, less 1; of shares, the difference.
+    /// Predicted divided by measured, minus 1; for shares, the difference.
     pub error: f64,
     pub is_within: bool,
-    /// The origin of the prediction.
+    /// Source of the prediction.
     pub from: String,
 }
 
@@ -127,7 +127,7 @@ pub struct SimulatedRun {
     pub load: LoadRecord,
     pub moments: Vec<SimulatedMoment>,
     pub nodes: Vec<SimulatedNode>,
-    /// The script as it was carried out.
+    /// The script as it was executed.
     pub script: Vec<String>,
     pub verdict: CollapseVerdict,
     /// The same farm and script with one thing changed.
@@ -139,12 +139,12 @@ pub struct SimulatedRun {
 pub struct SimulatedMoment {
     pub at_s: u64,
     pub nodes_up: u32,
-    /// The share of its time that a node was busy: the mean and the greatest.
+    /// Share of the time in which a node was busy: the mean over nodes, and the greatest.
     pub busy_mean: f64,
     pub busy_max: f64,
-    /// Connections that waited at its end.
+    /// Connections that waited at the end of the second.
     pub waiting: u64,
-    /// The share of clients that hold a session that the farm resumes.
+    /// Share of clients that hold a session that the farm resumes.
     pub with_session: f64,
 }
 
@@ -158,7 +158,7 @@ pub struct SimulatedNode {
     pub busy_mean: f64,
     pub busy_max: f64,
     pub seconds_down: u64,
-    /// The share of its CPU time that went to clients that had given up.
+    /// Share of CPU time that was spent on clients that had given up.
     pub wasted: f64,
 }
 
@@ -167,10 +167,10 @@ pub struct SimulatedNode {
 pub struct CollapseVerdict {
     /// Seconds in which more than one connection in a hundred failed.
     pub seconds_failing: u64,
-    /// The same after all events were over: a failure that outlives its cause is metastable.
+    /// Failing seconds after all events were over: a failure that outlives its cause is metastable.
     pub seconds_after: u64,
     pub has_recovered: bool,
-    /// The share of all connections that failed, tries of the same client counted each.
+    /// Share of all connections that failed; each retry of a client counts.
     pub failed_share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Findings of `lariat-lab probe` about TLS endpoints, as data, and the judgement.
+//! Defines the findings of `lariat-lab probe` about TLS endpoints, as data, and the judgement.
 //!
 //! Findings say what was seen and nothing of what should be. Names of versions, suites, groups,
 //! signature schemes and alerts are the registered ones.
@@ -9,16 +9,16 @@ use crate::choice::named;
 
 pub const FORMAT: u32 = 1;
 
-/// All addresses of one probe, and what is thought of them.
+/// All addresses of one probe, and their judgement.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeReport {
     pub format: u32,
-    /// The hosts that were asked for, as they were typed.
+    /// The hosts that were asked for, as typed.
     pub hosts: Vec<String>,
-    /// The name in SNI, which certificates are checked for; `None` = no SNI.
+    /// The name in SNI, which certificates are checked for; `None` if there was no SNI.
     pub server_name: Option<String>,
-    /// Seconds of Unix time when it began.
+    /// Start of the probe, in seconds of Unix time.
     pub at_s: u64,
     /// The addresses, in the order in which they were probed.
     pub nodes: Vec<NodeReport>,
@@ -36,36 +36,36 @@ pub struct NodeReport {
     pub trouble: Option<ProbeTrouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<VersionReport>,
-    /// Whether a client that says that it came with a newer version before is turned away (RFC
-    /// 7507); `None` = there is one version alone, or another answer came.
+    /// Whether a client that claims to have fallen back from a newer version is refused (RFC 7507);
+    /// `None` if there is only one version, or another answer came.
     pub fallback_refused: Option<bool>,
     pub clients: Vec<ClientReport>,
-    /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
-    /// a handshake.
+    /// Certificate that the server sends in clear text up to TLS 1.2, read if no kind of client
+    /// gets a handshake.
     pub plaintext_certificate: Option<CertificateReport>,
     pub unknown_name: Option<UnknownNameAnswer>,
-    /// A client that sends no name, where the others send one.
+    /// A client that sends no name, if the others send one.
     pub nameless: Option<ClientReport>,
-    /// Whether a client may renegotiate; `None` = no version that can, or nobody to ask it.
+    /// Whether a client may renegotiate; `None` if no version allows it, or no client could ask.
     pub client_renegotiation: Option<bool>,
-    /// Whether it takes the client's offer of heartbeats (RFC 6520).
+    /// Whether the server accepts the client's offer of heartbeats (RFC 6520).
     pub heartbeat: Option<bool>,
-    /// Whether it takes a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
+    /// Whether the server accepts a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
     pub early_change: Option<bool>,
-    /// The algorithm by which it compresses its certificates for clients that can read brotli and
-    /// zlib (RFC 8879); `none` = it does not; `None` = it does not speak TLS 1.3.
+    /// Algorithm by which the server compresses its certificates for clients that can read brotli
+    /// and zlib (RFC 8879); `none` if it does not; `None` if it does not speak TLS 1.3.
     pub certificate_compression: Option<String>,
-    /// Encrypted Client Hello (RFC 9849); `None` = it does not speak TLS 1.3.
+    /// Encrypted Client Hello (RFC 9849); `None` if the server does not speak TLS 1.3.
     pub ech: Option<EchReport>,
-    /// Whether what answers speaks HTTP/2 where that was agreed on; `None` = it was not, or nothing
-    /// came.
+    /// Whether the server speaks HTTP/2 after agreeing on it; `None` if it did not agree, or sent
+    /// nothing.
     pub h2_honoured: Option<bool>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
     pub client_certificate: Option<ClientCertificateRequest>,
-    /// Findings about tickets by the handshakes that were made, by kind.
+    /// Findings about tickets from the probe's handshakes, by kind.
     pub tickets: Vec<TicketReport>,
-    /// Full handshakes and resumed ones.
+    /// Times of full and of resumed handshakes.
     pub handshakes: Vec<HandshakeTime>,
 }
 
@@ -86,11 +86,11 @@ pub enum TroubleKind {
     Connect,
     /// The server's host did not answer in time.
     ConnectTimeout,
-    /// It answers, but does not speak TLS.
+    /// The server answers, but does not speak TLS.
     NotTls,
-    /// Asked for TLS in a protocol that begins in plaintext, it answers something else.
+    /// The server did not accept STARTTLS in a protocol that begins in plaintext.
     NoStarttls,
-    /// It was silent, or too slow.
+    /// The server was silent, or too slow.
     Timeout,
     Closed,
     Malformed,
@@ -101,22 +101,22 @@ pub enum TroubleKind {
 #[serde(deny_unknown_fields, default)]
 pub struct VersionReport {
     pub name: String,
-    /// Whether the server went on with it.
+    /// Whether the server accepted the version.
     pub spoken: bool,
-    /// The answer if it is not spoken: the name of an alert, or a sentence.
+    /// The answer if the version is not spoken: the name of an alert, or a sentence.
     pub answer: String,
-    /// The suites that it accepts, in the order in which it takes them.
+    /// Accepted suites, in the server's order of choice.
     pub suites: Vec<String>,
-    /// Whose order decides; `None` = it cannot be told, as with one suite.
+    /// Whose order decides; `None` if that is unknown, as with one suite.
     pub order: Option<Order>,
-    /// The groups that it accepts, in the order in which it takes them.
+    /// Accepted groups, in the server's order of choice.
     pub groups: Vec<String>,
-    /// Bits of the shortest prime of DHE that it sent; 0 = none.
+    /// Bits of the shortest DHE prime that the server sent; 0 if none.
     pub dh_bits: u32,
-    /// Whether it takes a client's offer to compress.
+    /// Whether the server accepts a client's offer to compress.
     pub compression: bool,
-    /// Whether it binds a renegotiation to the handshake before (RFC 5746); `None` = the version
-    /// has no renegotiation.
+    /// Whether the server binds a renegotiation to the handshake before (RFC 5746); `None` if the
+    /// version has no renegotiation.
     pub secure_renegotiation: Option<bool>,
 }
 
@@ -130,8 +130,8 @@ named! {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientReport {
-    /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`; `older`, where none of those
-    /// gets a handshake.
+    /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`; `older`, if none of those gets
+    /// a handshake.
     pub kind: String,
     pub trouble: Option<ProbeTrouble>,
     pub version: String,
@@ -141,9 +141,9 @@ pub struct ClientReport {
     /// trip.
     #[serde(default)]
     pub hello_retry: bool,
-    /// The scheme of the server's signature.
+    /// Scheme of the server's signature.
     pub signature: String,
-    /// The application protocol, of those that browsers offer; empty = none.
+    /// Application protocol, of those that browsers offer; empty if none.
     pub alpn: String,
     pub certificate: Option<CertificateReport>,
 }
@@ -155,34 +155,34 @@ pub struct CertificateReport {
     pub fingerprint: String,
     pub subject: String,
     pub issuer: String,
-    /// `RSA 2048`, `ECDSA P-256`, `Ed25519`.
+    /// Kind of key: `RSA 2048`, `ECDSA P-256`, `Ed25519`.
     pub key: String,
-    /// Bits of an RSA key; 0 of others.
+    /// Bits of an RSA key; 0 for others.
     pub rsa_bits: u32,
-    /// The algorithm of the issuer's signature.
+    /// Algorithm of the issuer's signature.
     pub signature: String,
-    /// Subjects of those in the chain that are signed with MD5 or SHA-1, without roots.
+    /// Subjects of the chain's certificates that are signed with MD5 or SHA-1, without roots.
     pub weak_signatures: Vec<String>,
     pub names: Vec<String>,
-    /// Whether the name in SNI is one of them; `None` = there was no name.
+    /// Whether the certificate is valid for the name in SNI; `None` if there was no name.
     pub name_matches: Option<bool>,
     /// Seconds of Unix time.
     pub not_before_s: u64,
     /// Seconds of Unix time.
     pub not_after_s: u64,
-    /// The longest lifetime in days that authorities of the system's roots may give; 0 = its root
-    /// is none of those.
+    /// The longest lifetime in days that authorities of the system's roots may give; 0 if the root
+    /// is not one of them.
     pub lifetime_days_max: u64,
-    /// The subjects of the whole chain as it was sent, the leaf first.
+    /// Subjects of the whole chain as sent, the leaf first.
     pub chain: Vec<String>,
     pub chain_state: ChainState,
     /// Whether each certificate is followed by its issuer.
     pub chain_ordered: bool,
-    /// Whether a root was sent, which clients have.
+    /// Whether a root was sent, which clients have already.
     pub chain_has_root: bool,
-    /// The URL at which the issuer answers OCSP requests; empty = none.
+    /// URL at which the issuer answers OCSP requests; empty if none.
     pub ocsp_responder: String,
-    /// Whether it demands a staple (RFC 7633).
+    /// Whether the certificate demands a staple (RFC 7633).
     pub must_staple: bool,
     pub staple: Option<StapleReport>,
 }
@@ -194,15 +194,15 @@ pub enum ChainState {
     Trusted,
     /// The certificate is its own issuer.
     SelfSigned,
-    /// It ends at a root that is not trusted.
+    /// The chain ends at a root that is not trusted.
     UntrustedRoot,
-    /// It ends at a certificate whose issuer was not sent and is no trusted root.
+    /// The chain ends at a certificate whose issuer was not sent and is no trusted root.
     Incomplete,
-    /// It has more certificates, or more paths among them, than are looked at.
+    /// The chain has more certificates, or more paths among them, than are checked.
     TooLong,
-    /// It cannot be read, or a signature in it is wrong.
+    /// A certificate cannot be read, or a signature in the chain is wrong.
     Broken,
-    /// There were no roots to compare it with.
+    /// No roots were available for the check.
     #[default]
     Unchecked,
 }
@@ -214,19 +214,19 @@ pub struct StapleReport {
     /// `good`, `revoked`, `unknown`, or what is wrong with the response: `expired`, `early`,
     /// `invalid`, `foreign`, `unverified` or a sentence.
     pub status: String,
-    /// thisUpdate, in seconds of Unix time.
+    /// Value of thisUpdate, in seconds of Unix time.
     pub this_update_s: u64,
-    /// nextUpdate, if it has one.
+    /// Value of nextUpdate, if present.
     pub next_update_s: Option<u64>,
 }
 
-/// The answer to a hello for a name that nobody has.
+/// The answer to a hello for a name that no site has.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnknownNameAnswer {
     /// Whether the handshake went on.
     pub served: bool,
-    /// The name of the alert, or what else came.
+    /// Name of the alert, or what else came.
     pub answer: String,
 }
 
@@ -234,13 +234,13 @@ pub struct UnknownNameAnswer {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EchReport {
-    /// To one that nobody can open, as browsers send it (RFC 9849 section 6.2).
+    /// Answer to a hello that nobody can decrypt, as browsers send it (RFC 9849 section 6.2).
     pub grease: EchAnswer,
-    /// By the configurations that were given.
+    /// Answer to a hello encrypted by the given configurations.
     pub given: Option<EchAnswer>,
-    /// By a configuration for the same public name whose key nobody has.
+    /// Answer to a hello for the same public name under a key that nobody has.
     pub outdated: Option<EchAnswer>,
-    /// The public name of the first of the configurations given.
+    /// Public name of the first of the given configurations.
     pub public_name: Option<String>,
 }
 
@@ -248,10 +248,10 @@ pub struct EchReport {
 #[serde(deny_unknown_fields)]
 pub struct EchAnswer {
     pub fate: EchFate,
-    /// Configurations that were sent in place of ours.
+    /// Number of configurations that the server sent as replacements.
     pub retry_configurations: u64,
-    /// The certificate of who answered. Of one that rejects, its name is compared with the public
-    /// one.
+    /// Certificate of the server that answered; after a rejection, its name is compared with the
+    /// public one.
     pub certificate: Option<CertificateReport>,
     /// The reason why there was no handshake.
     pub trouble: Option<ProbeTrouble>,
@@ -264,16 +264,16 @@ impl EchAnswer {
 }
 
 named! {
-    /// The fate of a hello that is encrypted, or seems so.
+    /// Outcome of a hello that is encrypted, or seems so.
     EchFate {
         /// There was no handshake.
         Refused = "refused",
         Accepted = "accepted",
-        /// Who answered has the certificate of the public name, and sent no configurations.
+        /// The server showed the certificate of the public name, and sent no configurations.
         Rejected = "rejected",
-        /// The same, with newer configurations.
+        /// The server showed the certificate of the public name, and sent newer configurations.
         Outdated = "outdated",
-        /// The handshake went on as if it were a plain hello.
+        /// The handshake continued as for a plain hello.
         PassedOver = "passed-over",
     }
 }
@@ -282,14 +282,14 @@ named! {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// The first line of the reply; empty = none.
+    /// First line of the reply; empty if none.
     pub reply: String,
     pub bytes: u64,
-    /// Seconds for which browsers are told to come by HTTPS alone (RFC 6797); `None` = they are
-    /// not told, or it is no HTTP.
+    /// Seconds for which browsers must use HTTPS alone (RFC 6797); `None` if the header is missing,
+    /// or the reply is no HTTP.
     #[serde(default)]
     pub hsts_s: Option<u64>,
-    /// Bytes of application data in each record, the first ones.
+    /// Bytes of application data in each record, for the first records.
     pub records: Vec<u32>,
     /// How the server ended its stream.
     pub end: End,
@@ -298,7 +298,7 @@ pub struct Exchange {
 named! {
     /// How a server ended its stream.
     End {
-        /// It did not end it while it was watched.
+        /// The server had not ended its stream by the end of the probe.
         Open = "open",
         CloseNotify = "close-notify",
         /// The end of the TCP stream alone, as an attacker could cut it.
@@ -311,12 +311,12 @@ named! {
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificateRequest {
     pub asked: bool,
-    /// Whether clients without one are refused.
+    /// Whether clients without a certificate are refused.
     pub required: bool,
-    /// Whether the other connections showed one.
+    /// Whether the other connections showed a certificate.
     #[serde(default)]
     pub shown: bool,
-    /// Again in a resumed one; `None` = none was resumed.
+    /// Whether a resumed connection was asked again; `None` if none was resumed.
     pub asked_at_resumption: Option<bool>,
 }
 
@@ -344,9 +344,9 @@ impl Resumes {
 #[serde(deny_unknown_fields)]
 pub struct TicketReport {
     pub kind: Resumes,
-    /// Tickets after a full handshake; of session ids, 1 if there was one.
+    /// Tickets after a full handshake; for session ids, 1 if there was one.
     pub count: u32,
-    /// The lifetime hint of the last of them.
+    /// Lifetime hint of the last ticket.
     pub lifetime_s: Option<u32>,
     pub bytes: u32,
     /// The beginnings of the tickets that were seen, in hexadecimal: in most servers the name of a
@@ -356,11 +356,11 @@ pub struct TicketReport {
     /// Seconds of Unix time since which one of these keys is known to be in use.
     #[serde(default)]
     pub key_since_s: Option<u64>,
-    /// Whether one that was used is refused; `None` = none was resumed.
+    /// Whether a used ticket is refused; `None` if none was resumed.
     pub single_use: Option<bool>,
-    /// Early data that the last of them allows, in bytes; 0 = none.
+    /// Early data that the last ticket allows, in bytes; 0 if none.
     pub early_data_max: u32,
-    /// Whether early data was accepted; `None` = it was not allowed.
+    /// Whether early data was accepted; `None` if it was not allowed.
     pub early_data_accepted: Option<bool>,
 }
 
@@ -369,7 +369,7 @@ pub struct TicketReport {
 #[serde(deny_unknown_fields)]
 pub struct ResumptionReport {
     pub kind: Resumes,
-    /// The node that the sessions began at: an index into the nodes.
+    /// Node at which the sessions began: an index into the nodes.
     pub from: usize,
     pub to: usize,
     pub offered: u32,
@@ -383,37 +383,37 @@ pub struct ResumptionReport {
 pub struct HandshakeTime {
     pub kind: String,
     pub count: u32,
-    /// The median from the first byte of the hello to the end of the handshake, in microseconds.
+    /// Median time from the first byte of the hello to the end of the handshake, in microseconds.
     pub median_us: u64,
-    /// Times that the client waited for the server, without those of TCP.
+    /// Round trips in which the client waited for the server, without those of TCP.
     pub round_trips: u32,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PointVerdict {
-    /// The point, by its name in the list of points.
+    /// Name of the point in the list of points.
     pub point: String,
     pub level: Level,
     pub nodes: Vec<String>,
     pub seen: String,
     pub why: String,
-    /// The setting to change, by program.
+    /// Settings to change, by program.
     pub advice: Vec<(String, String)>,
 }
 
 named! {
     Level {
-        /// Clients fail, pay for full handshakes that they need not make, or are not safe.
+        /// Clients fail, pay for needless full handshakes, or are not safe.
         Fault = "fault",
-        /// It works, and could be better.
+        /// The server works, and could be better.
         Advice = "advice",
         Good = "good",
     }
 }
 
 impl Exchange {
-    /// Whether an HTTP server gave a page, or named another.
+    /// Reports whether an HTTP server returned a page, or redirected to one.
     pub fn is_page(&self) -> bool {
         let status = self.reply.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..3));
         matches!(status, Some("2" | "3"))
@@ -421,7 +421,7 @@ impl Exchange {
 }
 
 impl CertificateReport {
-    /// Whole days from its first to its last second.
+    /// Returns the whole days from the first to the last second of validity.
     pub fn lifetime_days(&self) -> u64 {
         (self.not_after_s.saturating_sub(self.not_before_s) + 1).div_ceil(86400)
     }
@@ -432,25 +432,25 @@ impl NodeReport {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// The versions that it speaks, the newest first.
+    /// Lists the spoken versions, the newest first.
     pub fn spoken(&self) -> impl Iterator<Item = &VersionReport> + Clone {
         self.versions.iter().filter(|version| version.spoken)
     }
 
-    /// Whether all versions before TLS 1.3 bind a renegotiation to what was before; `None` = it
-    /// speaks none of them.
+    /// Reports whether all versions before TLS 1.3 bind a renegotiation to the handshake before;
+    /// `None` if none of them is spoken.
     pub fn secure_renegotiation(&self) -> Option<bool> {
         let known = self.versions.iter().filter_map(|version| version.secure_renegotiation);
         known.reduce(|all, one| all && one)
     }
 
-    /// Whether it speaks a version.
+    /// Reports whether the server speaks a version.
     pub fn speaks(&self, name: &str) -> bool {
         self.version(name).is_some_and(|version| version.spoken)
     }
 
-    /// Whether it requires a certificate of clients, and was shown none: of much that comes after a
-    /// handshake nothing is known.
+    /// Reports whether the server requires a client certificate and was shown none: much of what
+    /// follows a handshake is then unknown.
     pub fn lacks_our_certificate(&self) -> bool {
         let found = self.client_certificate;
         found.is_some_and(|found| found.required && !found.shown)
@@ -460,7 +460,7 @@ impl NodeReport {
         self.clients.iter().find(|client| client.kind == kind)
     }
 
-    /// The certificates that it shows, each once.
+    /// Lists the certificates that the server shows, each once.
     pub fn certificates(&self) -> Vec<&CertificateReport> {
         let mut all: Vec<&CertificateReport> = Vec::new();
         let shown = self.clients.iter().filter_map(|one| one.certificate.as_ref());
@@ -474,8 +474,8 @@ impl NodeReport {
 }
 
 impl ProbeReport {
-    /// Sessions of an address that were offered to itself, if anything is known of that kind: of a
-    /// server that makes no full handshake with our clients nothing is.
+    /// Returns the sessions of an address that were offered to itself; `None` if that kind is
+    /// unknown, as for a server that makes no full handshake with our clients.
     pub fn own_resumption(&self, index: usize, kind: Resumes) -> Option<&ResumptionReport> {
         let node = self.nodes.get(index)?;
         let mut all = self.resumption.iter();
@@ -484,10 +484,10 @@ impl ProbeReport {
         (is_met && !node.lacks_our_certificate()).then_some(own)
     }
 
-    /// Reads what [`crate::record::to_json`] wrote.
+    /// Parses the output of [`crate::record::to_json`].
     ///
     /// # Errors
-    /// It is something else, or of another format.
+    /// Fails if the text is something else, or of another format.
     pub fn read(text: &str) -> Result<Self, String> {
         let report: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if report.format == FORMAT {

@@ -1,20 +1,20 @@
-//! Quantities: as records have them, and for people with three significant digits and a unit; and
-//! bounds of those in files that others may have edited: none is negative, and none so large or so
-//! small that what is reckoned from it would be nonsense.
+//! Formats quantities for records, and for people with three significant digits and a unit; and
+//! checks the bounds of quantities in files that others may have edited: none is negative, and none
+//! so large or so small that results computed from it would be nonsense.
 //!
-//! Whether figures agree with each other is judged where they are used.
+//! The users of figures check whether they agree with each other.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A duration as records have it: of centuries, the greatest number.
+/// Converts a duration for records; centuries become the greatest number.
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds, as `412 ns`, `17.3 µs`, `8.05 ms` or `2.50 s`.
+/// Nanoseconds, shown as `412 ns`, `17.3 µs`, `8.05 ms` or `2.50 s`.
 #[derive(Clone, Copy, Debug)]
 pub struct Nanoseconds(pub f64);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Nanoseconds {
     }
 }
 
-/// Bytes, as `512 B`, `1.00 KiB`, `3.20 GiB`.
+/// Bytes, shown as `512 B`, `1.00 KiB`, `3.20 GiB`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteCount(pub u64);
 
@@ -52,7 +52,7 @@ impl fmt::Display for RoundedCount {
     }
 }
 
-/// A share of a whole, as a percentage: `75 %`, `0.012 %`, `100 %`. Only all is 100 %.
+/// A share of a whole, shown as a percentage: `75 %`, `0.012 %`, `100 %`. Only the whole is 100 %.
 #[derive(Clone, Copy, Debug)]
 pub struct Percentage {
     pub part: u64,
@@ -70,7 +70,7 @@ impl fmt::Display for Percentage {
             0.0 => "0 %".to_owned(),
             ..0.1 => format!("{percent:.3} %"),
             ..10.0 => format!("{percent:.2} %"),
-            // Not rounded up to all.
+            // A part must not be rounded up to the whole.
             _ => format!("{:.1} %", percent.min(99.9)),
         };
         f.pad(&text)
@@ -94,7 +94,7 @@ fn scaled(f: &mut fmt::Formatter<'_>, value: f64, step: f64, units: &[&str]) -> 
     f.pad(&format!("{scaled:.decimals$} {}", units[index]))
 }
 
-/// Thousands apart by a narrow space, from five digits on.
+/// Separates thousands by a narrow space, from five digits on.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
     let digits = whole.trim_start_matches('-').len();
@@ -112,20 +112,20 @@ fn grouped(number: &str) -> String {
     text + rest
 }
 
-/// No figure is larger: in nanoseconds a hundred days, in bytes eight PiB. Some thousand of them
-/// have a sum of 64 bits, and JSON keeps all their digits.
+/// Greatest figure: in nanoseconds a hundred days, in bytes eight PiB. The sum of some thousand of
+/// them fits into 64 bits, and JSON keeps all their digits.
 const LARGEST: u64 = 1 << 53;
 
-/// None but zero is smaller: shares that are differences have such errors of rounding.
+/// Least figure except zero: shares that are differences have such errors of rounding.
 const SMALLEST: f64 = 1e-30;
 
-/// Decides the order of a run, and may be any number.
+/// Field that may be any number, because it only decides the order of a run.
 const SEED: &str = "seed";
 
 /// Refuses a JSON document with a figure that cannot have been measured.
 ///
 /// # Errors
-/// The first such figure, with its line and column; or the text is no JSON.
+/// Fails with the first such figure, its line and column; or if the text is no JSON.
 pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<PlausibleFigures>(text).map(drop)
 }
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for PlausibleFigures {
         if value <= LARGEST { Ok(self) } else { Err(implausible(&value)) }
     }
 
-    /// The reader calls it for negative ones alone.
+    /// The reader calls this for negative figures alone.
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self, E> {
         if value >= 0 { Ok(self) } else { Err(implausible(&value)) }
     }

@@ -1,18 +1,18 @@
-//! Numbers by chance that repeat themselves by their seed. Not for secrets.
+//! Generates random numbers that repeat with the seed. Not for secrets.
 
 /// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
 pub struct SplitMix {
-    /// The seed, until a number was drawn.
+    /// The state; before the first draw, the seed.
     pub state: u64,
 }
 
-/// Above it a sum of many small chances is drawn as a normal number: the shares of the tails then
-/// differ by less than one in a hundred.
+/// Expected count from which a sum of many small chances is drawn as a normal number: the shares of
+/// the tails then differ by less than one in a hundred.
 const NORMAL_FROM: f64 = 60.0;
 
 impl SplitMix {
-    /// Another sequence for each thread of each seed.
+    /// Makes a different sequence for each thread of each seed.
     pub fn of_thread(seed: u64, thread: u16) -> Self {
         let mut seeded = Self { state: seed };
         let first = seeded.draw();
@@ -20,7 +20,7 @@ impl SplitMix {
         Self { state: own.draw() }
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -29,22 +29,22 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Above 0, up to 1.
+    /// Draws a share above 0, up to 1.
     pub fn share(&mut self) -> f64 {
         ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// The wait for an event that happens once in a unit of time.
+    /// Draws the wait for an event that happens once per unit of time on average.
     pub fn exponential(&mut self) -> f64 {
         -self.share().ln()
     }
 
-    /// Below `count`, which is not 0.
+    /// Draws an index below `count`, which is not 0.
     pub fn below(&mut self, count: usize) -> usize {
         ((self.draw() >> 11) as f64 / (1u64 << 53) as f64 * count as f64) as usize
     }
 
-    /// How many of `count` do what each does with that chance.
+    /// Draws how many of `count` trials succeed if each does with that chance.
     pub fn binomial(&mut self, count: u64, chance: f64) -> u64 {
         if chance > 0.5 {
             return count - self.binomial(count, 1.0 - chance);
@@ -69,8 +69,8 @@ impl SplitMix {
         }
     }
 
-    /// With mean 0 and deviation 1, by the polar form of Box and Muller's transformation (Marsaglia
-    /// and Bray, 1964).
+    /// Draws a normal number with mean 0 and deviation 1, by the polar form of Box and Muller's
+    /// transformation (Marsaglia and Bray, 1964).
     fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.share() - 1.0, 2.0 * self.share() - 1.0);

@@ -1,5 +1,5 @@
-//! The record of a run of load: all that its figures are made from, as one JSON document; and
-//! findings of `lariat-lab host` about the host that it ran on, as far as TLS depends on it.
+//! Defines the record of a load, from which all its figures are made, as one JSON document; and
+//! findings of `lariat-lab host` about the host, as far as TLS depends on it.
 //!
 //! Times on the clock are UTC, durations nanoseconds, rates per second. `docs/reference/record.md`
 //! describes each field.
@@ -17,7 +17,7 @@ use crate::choice::{
 use crate::histogram::Histogram;
 use crate::quantity;
 
-/// The form that this build writes. It rises when a field changes its meaning or goes.
+/// Version of the format that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -28,35 +28,35 @@ pub struct LoadRecord {
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub plan: RecordedPlan,
-    /// When the load began, as RFC 3339 in UTC.
+    /// Start of the load, as RFC 3339 in UTC.
     pub started: String,
     pub host: Host,
     pub target: RecordedTarget,
     pub ending: RunEnding,
-    /// From the first planned instant to the end of the load, warm-up not included.
+    /// Time from the first planned instant to the end of the load, without the warm-up.
     pub elapsed_ns: u64,
     /// Transactions of the warm-up, which are in no other figure but [`Self::handshakes`].
     pub warm_up: TransactionCounts,
     pub totals: TransactionCounts,
-    /// Failed ones by reason (`docs/reference/failures.md`).
+    /// Failed transactions by reason (`docs/reference/failures.md`).
     pub failures: BTreeMap<String, u64>,
-    /// Transactions that ended, by address; empty where connections went to one.
+    /// Transactions that ended, by address; empty if connections went to a single one.
     #[serde(default)]
     pub addresses: BTreeMap<String, TransactionCounts>,
-    /// Transactions that ended, by request in the order of the plan; empty where there was one.
+    /// Transactions that ended, by request in the order of the plan; empty if there was one.
     #[serde(default)]
     pub requests: Vec<RequestResult>,
-    /// Handshakes that the client finished, of the warm-up too, by outcome.
+    /// Handshakes that the client finished, including the warm-up's, by outcome.
     pub handshakes: Vec<HandshakeCounts>,
     pub traffic: TrafficBytes,
-    /// How long it took, by kind.
+    /// Durations of transactions, by kind.
     pub latencies: BTreeMap<Kind, Latencies>,
-    /// From the planned instant until they failed, of those that began.
+    /// Time from the planned instant until the failure, for transactions that had begun.
     #[serde(default)]
     pub failed_after: Histogram,
     pub seconds: Vec<LoadSecond>,
     pub steps: Vec<PlanStep>,
-    /// The search and its finding, if a search was asked for.
+    /// The search and its result, if a search was asked for.
     pub capacity: Option<CapacitySearch>,
     pub client: ClientUsage,
     /// Reasons why the results may be those of the client instead of the server.
@@ -68,64 +68,64 @@ pub struct LoadRecord {
 pub struct RecordingTool {
     pub name: String,
     pub version: String,
-    /// The library that made the handshakes, with its version.
+    /// TLS library that made the handshakes, with its version.
     pub tls: String,
 }
 
-/// The plan, warm-up not included where it is not named.
+/// The plan, without the warm-up unless it is named.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedPlan {
-    /// Our own addresses, taken in turn; none where the kernel chose.
+    /// Source addresses, taken in turn; empty if the kernel chose.
     pub sources: Vec<IpAddr>,
     pub proxy_header: Option<ProxyVersion>,
     /// Whether each new connection of a client went to the next address, with its session.
     #[serde(default)]
     pub move_sessions: bool,
     pub tls: Option<RecordedTls>,
-    /// The request; `None` = none, the handshake was all, or several.
+    /// The request; `None` if there was only a handshake, or several requests.
     pub request: Option<RecordedRequest>,
-    /// Several requests, each made by its weight.
+    /// Several requests, each made in proportion to its weight.
     #[serde(default)]
     pub requests: Vec<RecordedRequest>,
     pub ending: ConnectionEnding,
     pub arrival: RecordedArrival,
     pub spacing: Option<Spacing>,
-    /// Clients with sessions of their own.
+    /// Number of clients with sessions of their own.
     pub clients: u32,
     pub client_selection: ClientSelection,
-    /// Requests with one session; `None` = as long as the server resumes it.
+    /// Requests with one session; `None`: as long as the server resumes it.
     pub requests_per_session: Option<u32>,
-    /// Requests on one connection; `None` = as many as the server allows.
+    /// Requests on one connection; `None`: as many as the server allows.
     pub requests_per_connection: Option<u32>,
     pub think_time_ns: u64,
-    /// Requests of each user who arrives with a session of its own to begin; `None` where requests
-    /// arrive by themselves.
+    /// Requests of each user who arrives and begins with a session of its own; `None` if requests
+    /// arrive separately.
     pub requests_per_arrival: Option<u32>,
-    /// How long transactions are begun.
+    /// Time in which transactions are begun.
     pub duration_ns: u64,
     pub count_max: Option<u64>,
-    /// How long transactions are begun before that.
+    /// Time of the warm-up before that, in which transactions are begun.
     pub warm_up_ns: u64,
     pub timeout_ns: u64,
     pub threads: u16,
-    /// The CPUs that they are pinned to, in turn; none = they are not.
+    /// CPUs that the threads are pinned to, in turn; empty if not pinned.
     pub cpus: Vec<u16>,
     pub seed: u64,
 }
 
-/// How TLS was spoken. Lists are in the order of preference.
+/// TLS settings of the client. Lists are in the order of preference.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedTls {
-    /// The protocol in which the server was asked for TLS first, as `--starttls` names it.
+    /// Protocol of the STARTTLS dialogue before TLS, as `--starttls` names it.
     #[serde(default)]
     pub starttls: Option<String>,
-    /// The versions that were offered where the kind of handshake does not say it.
+    /// Offered versions, unless the kind of handshake decides.
     pub versions: Versions,
     pub handshakes: Vec<Handshake>,
     pub suites: Vec<Suite>,
-    /// Groups that were offered; the first had the key share.
+    /// Offered groups; the first had the key share.
     pub groups: Vec<Group>,
     pub signatures: Vec<Signature>,
     pub alpn: Vec<String>,
@@ -134,16 +134,16 @@ pub struct RecordedTls {
     /// Whether a certificate was shown if the server asked.
     pub client_certificate: bool,
     pub verify: Verify,
-    /// Whether TLS 1.2 tickets were asked for and used.
+    /// Whether TLS 1.2 tickets were requested and used.
     pub tickets: bool,
     /// Whether TLS 1.2 session ids were kept and offered.
     pub session_ids: bool,
-    /// Whether the first request of a connection that resumed by PSK went as early data.
+    /// Whether the first request of a connection that resumed by PSK was sent as early data.
     pub early_data: bool,
-    /// Whether servers could compress their certificates (RFC 8879); not in older records.
+    /// Whether servers could compress their certificates (RFC 8879); missing in older records.
     #[serde(default)]
     pub certificate_compression: bool,
-    /// How the hello was encrypted; not in older records.
+    /// How the hello was encrypted; missing in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ech: Option<RecordedEch>,
 }
@@ -155,7 +155,7 @@ pub struct RecordedRequest {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body_bytes: u64,
-    /// The share of all requests, relative to the others'.
+    /// Share of all requests, relative to the others' weights.
     #[serde(default = "one")]
     pub weight: u32,
 }
@@ -167,9 +167,9 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedArrival {
-    /// When one is done, the next begins: this number at once.
+    /// Number of concurrent transactions: when one is done, the next begins.
     Closed(u32),
-    /// At planned rates, one after the other, whatever the server does.
+    /// Planned rates, one after the other, whatever the server does.
     Open(Vec<PlannedRate>),
 }
 
@@ -189,9 +189,9 @@ pub struct Host {
     pub cpus: u32,
     pub memory_bytes: u64,
     pub kernel: String,
-    /// The hypervisor that the CPU admits to, if any.
+    /// Hypervisor that the CPU reports, if any.
     pub hypervisor: Option<String>,
-    /// Processes that wanted to run, averaged over the last minute, at the start.
+    /// Runnable processes, averaged over the last minute, at the start.
     pub load_average: f64,
 }
 
@@ -202,33 +202,33 @@ pub struct RecordedTarget {
     pub address: String,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunEnding {
-    /// It did what was planned.
+    /// The run was completed as planned.
     #[default]
     Completed,
-    /// A signal ended it early; it holds what was done.
+    /// A signal ended the run early; the record holds the results until then.
     Interrupted,
 }
 
-/// Transactions. Attempted ones have succeeded or failed.
+/// Numbers of transactions. Attempted ones have succeeded or failed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransactionCounts {
     pub attempted: u64,
-    /// With everything that was wanted: the kind of handshake, the reply.
+    /// Transactions that met every demand: the kind of handshake, the reply.
     pub succeeded: u64,
     pub failed: u64,
 }
 
-/// The transactions of one of several requests.
+/// Transactions of one of several requests.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestResult {
     pub counts: TransactionCounts,
-    /// Response times of those that succeeded, as in [`Latencies::total`].
+    /// Response times of successful transactions, as in [`Latencies::total`].
     pub total: Histogram,
 }
 
@@ -238,16 +238,16 @@ pub struct HandshakeCounts {
     pub kind: Kind,
     pub version: String,
     pub suite: String,
-    /// The group of the key exchange; none where no keys were exchanged.
+    /// Group of the key exchange; `None` if no keys were exchanged.
     pub group: Option<String>,
-    /// The scheme of the server's signature; none where it did not sign.
+    /// Scheme of the server's signature; `None` if it did not sign.
     pub signature: Option<String>,
     pub alpn: Option<String>,
     /// Whether the server asked for a second hello (HelloRetryRequest).
     pub retried: bool,
-    /// The fate of early data; none where none was sent.
+    /// Whether early data was accepted; `None` if none was sent.
     pub early_data_accepted: Option<bool>,
-    /// The fate of an encrypted hello; none where none was offered, and in older records.
+    /// Outcome of an encrypted hello; `None` if none was offered, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ech: Option<EchOutcome>,
     pub count: u64,
@@ -262,20 +262,20 @@ pub struct TrafficBytes {
     pub body_bytes: u64,
 }
 
-/// How long transactions took. Of those that succeeded.
+/// Durations of successful transactions.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latencies {
-    /// From the first byte of the hello until the client could send data.
+    /// Time from the first byte of the hello until the client could send data.
     pub handshake: Histogram,
-    /// From the planned instant until the first byte of the reply.
+    /// Time from the planned instant until the first byte of the reply.
     pub first_byte: Histogram,
-    /// From the planned instant until the last byte of the reply; without a request, until the
-    /// handshake was over.
+    /// Time from the planned instant until the last byte of the reply; without a request, until the
+    /// end of the handshake.
     pub total: Histogram,
 }
 
-/// One second. What began in it and what ended in it are not the same transactions.
+/// One second. Transactions that began in it and those that ended in it are not the same.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSecond {
@@ -286,7 +286,7 @@ pub struct LoadSecond {
     pub failed: u64,
     pub resumed: u64,
     pub full: u64,
-    /// Mean response time of those that succeeded; 0 if none did.
+    /// Mean response time of successful transactions; 0 if none succeeded.
     pub mean_ns: u64,
     pub median_ns: u64,
     pub p99_ns: u64,
@@ -298,7 +298,7 @@ pub struct LoadSecond {
 #[serde(deny_unknown_fields)]
 pub struct BackgroundResult {
     pub received_bytes: u64,
-    /// Transactions that succeeded; `None` = the record is of before they were counted.
+    /// Successful transactions; `None` in older records.
     #[serde(default)]
     pub succeeded: Option<u64>,
     pub elapsed_ns: u64,
@@ -307,7 +307,7 @@ pub struct BackgroundResult {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStep {
-    /// When it began, after the beginning of the load.
+    /// Start of the step, after the beginning of the load.
     pub from_ns: u64,
     pub length_ns: u64,
     pub counts: TransactionCounts,
@@ -319,27 +319,27 @@ pub struct PlanStep {
 #[serde(deny_unknown_fields)]
 pub struct CapacitySearch {
     pub limit: CapacityLimit,
-    /// The search ended when the rates that kept and broke it were as close as this share.
+    /// Relative distance between rates that kept and broke the limit at which the search ended.
     pub precision: f64,
-    /// The successes per second at the greatest offered rate that kept it, if any did, by the
+    /// Successes per second at the greatest offered rate that kept the limit, if any did, by the
     /// majority of its trials.
     pub found_per_s: Option<f64>,
-    /// The least offered rate above it that broke it, if any did.
+    /// Least offered rate above it that broke the limit, if any did.
     pub broken_at_per_s: Option<f64>,
-    /// The greatest offered rate up to which every trial kept it; none in older records.
+    /// Greatest offered rate up to which every trial kept the limit; `None` in older records.
     #[serde(default)]
     pub kept_by_all_per_s: Option<f64>,
-    /// The least offered rate from which on every trial broke it; none in older records.
+    /// Least offered rate from which on every trial broke the limit; `None` in older records.
     #[serde(default)]
     pub broken_by_all_per_s: Option<f64>,
-    /// The four of Bernat's method, over all steps.
+    /// The read-offs of Bernat's method, over all steps.
     pub read_offs: ReadOffs,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientUsage {
-    /// CPU time of all its threads during the load, warm-up not included.
+    /// CPU time of all its threads during the load, without the warm-up.
     pub cpu_ns: u64,
     pub resident_bytes_max: u64,
     pub threads: Vec<LoadThread>,
@@ -350,7 +350,7 @@ pub struct ClientUsage {
 pub struct LoadThread {
     pub cpu: Option<u16>,
     pub cpu_ns: u64,
-    /// How long after its planned instant each transaction began.
+    /// Delay of each transaction's start after its planned instant.
     pub lag: Histogram,
 }
 
@@ -363,15 +363,15 @@ pub struct RunWarning {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadRecordFault {
-    /// It is no JSON document with a number `format`.
+    /// The file is no JSON document with a number `format`.
     #[error("this is no record: {0}")]
     Foreign(serde_json::Error),
     #[error("a record of format {0}; this build reads format {FORMAT}")]
     Format(u32),
-    /// It names its format but is not of it.
+    /// The file names its format but does not conform to it.
     #[error("a damaged record: {0}")]
     Damaged(serde_json::Error),
-    /// A line, counted from 1, is not of the format.
+    /// A line, counted from 1, does not conform to the format.
     #[error(
         "line {0} is damaged: {why}",
         why = .1.to_string().replace("at line 1 column", "at column")
@@ -391,8 +391,8 @@ impl Default for RecordedArrival {
 }
 
 impl RecordedArrival {
-    /// The rate of an open load that only rises or falls, `time_s` after its beginning; `None` of
-    /// any other.
+    /// Returns the rate `time_s` after the beginning of an open load that only rises or falls;
+    /// `None` for any other load.
     pub fn ramp_per_s(&self, time_s: f64) -> Option<f64> {
         let Self::Open(rates) = self else {
             return None;
@@ -404,14 +404,14 @@ impl RecordedArrival {
     }
 }
 
-/// A document of this crate in JSON, on one line.
+/// Formats a document of this crate as JSON, on one line.
 pub fn to_json(document: &impl Serialize) -> String {
     serde_json::to_string(document).expect("names are strings, and no number is an error")
 }
 
 impl LoadRecord {
     /// # Errors
-    /// [`LoadRecordFault`].
+    /// Fails with [`LoadRecordFault`].
     pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
         let head: RecordHead = serde_json::from_str(text).map_err(LoadRecordFault::Foreign)?;
         if head.format != FORMAT {
@@ -425,7 +425,7 @@ impl LoadRecord {
         self.handshakes.iter().filter(|row| row.kind == kind).map(|row| row.count).sum()
     }
 
-    /// All response times, of every kind.
+    /// Sums all response times, of every kind.
     pub fn total_latency(&self) -> Histogram {
         let mut sum = Histogram::default();
         for latencies in self.latencies.values() {
@@ -443,12 +443,12 @@ pub struct HostReport {
     pub features: Vec<HostFeature>,
     /// CPUs that we may use, in their order.
     pub cores: Vec<Core>,
-    /// Mitigations of the CPU's faults, in the kernel's words.
+    /// Mitigations of the CPU's vulnerabilities, in the kernel's words.
     pub mitigations: Vec<HostFact>,
-    /// Other things that figures depend on: clocks, frequencies, memory nodes, containers and their
+    /// Surroundings that figures depend on: clocks, frequencies, memory nodes, containers and their
     /// quotas.
     pub surroundings: Vec<HostFact>,
-    /// Limits of this process and of the kernel that load runs into.
+    /// Limits of this process and of the kernel that load may reach.
     pub limits: Vec<HostFact>,
     /// Network cards and their queues, without loopback.
     pub networks: Vec<HostFact>,
@@ -469,7 +469,7 @@ pub struct HostFeature {
 #[serde(deny_unknown_fields)]
 pub struct Core {
     pub cpu: u16,
-    /// The physical core; CPUs of the same share its units.
+    /// The physical core; CPUs of the same core share its units.
     pub core: u32,
     pub package: u32,
     pub node: u32,
@@ -482,7 +482,7 @@ pub struct Core {
 pub struct HostFact {
     pub name: String,
     pub value: String,
-    /// The remedy, where something should be done.
+    /// The remedy, if something should be done.
     pub remedy: Option<String>,
 }
 
@@ -491,22 +491,22 @@ pub struct HostFact {
 pub struct HostAbility {
     pub name: String,
     pub is_there: bool,
-    /// How that was found out, or why it cannot.
+    /// How that was found out, or why the ability is missing.
     pub why: String,
-    /// The remedy, where something can be done.
+    /// The remedy, if something can be done.
     pub remedy: Option<String>,
 }
 
-/// How fast an operation is on one CPU.
+/// Speed of an operation on one CPU.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationSpeed {
     pub library: String,
     /// The operation: `sign`, `verify`, `agree`, `encrypt`.
     pub operation: String,
-    /// With what: `RSA 2048`, `X25519`, `AES-128-GCM`.
+    /// Algorithm: `RSA 2048`, `X25519`, `AES-128-GCM`.
     pub algorithm: String,
-    /// Bytes at once, where it is done to bytes.
+    /// Bytes per operation, if it processes bytes.
     pub size_bytes: Option<u32>,
     /// Operations per second on one CPU.
     pub per_s: f64,

@@ -1,9 +1,10 @@
-//! Statistics of samples: their spread, Student's t, and Holm's method for many comparisons.
+//! Computes statistics of samples: their spread, Student's t, and Holm's method for many
+//! comparisons.
 //!
 //! Student, "The probable error of a mean", Biometrika 6 (1908), gives how far a mean may lie from
 //! the truth. Of twenty comparisons of equals at 95 % one differs by chance; Holm, "A simple
 //! sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979),
-//! holds the chance that any at all is wrong, however they depend on each other, and loses less
+//! limits the chance that any at all is wrong, however they depend on each other, and loses less
 //! than dividing by their number (Bonferroni).
 
 /// Describes a list of samples, in their unit.
@@ -11,16 +12,16 @@
 pub struct Spread {
     pub count: usize,
     pub min: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle sample, or the mean of the two in the middle.
     pub median: f64,
     pub mean: f64,
     pub max: f64,
-    /// The standard deviation of the sample (divided by one less than the count); 0 of one.
+    /// Standard deviation of the sample (divided by one less than the count); 0 for one sample.
     pub deviation: f64,
 }
 
 impl Spread {
-    /// The spread of samples; `None` if there are none. Samples must be numbers, not NaN.
+    /// Computes the spread of samples; `None` if there are none. Samples must be numbers, not NaN.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -36,8 +37,8 @@ impl Spread {
         Some(Self { count, min, median, mean, max, deviation })
     }
 
-    /// From where to where the mean of all such samples may lie, by Student's t at [`CONFIDENCE`];
-    /// `None` of one sample.
+    /// Returns the interval of the mean of all such samples, by Student's t at [`CONFIDENCE`];
+    /// `None` for one sample.
     pub fn interval(&self) -> Option<(f64, f64)> {
         let freedom = self.count.checked_sub(1).filter(|freedom| *freedom > 0)?;
         let error = quantile(CONFIDENCE, freedom) * self.deviation / (self.count as f64).sqrt();
@@ -47,10 +48,10 @@ impl Spread {
 
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The number of deviations to either side of the mean that hold the share `confidence` (above 0,
-/// below 1) of a t distribution with `freedom` degrees; infinite where there are none.
+/// Returns the number of deviations to either side of the mean that hold the share `confidence`
+/// (above 0, below 1) of a t distribution with `freedom` degrees; infinite if `freedom` is 0.
 pub fn quantile(confidence: f64, freedom: usize) -> f64 {
-    /// Halvings; more do not change a double.
+    /// Number of halvings; more do not change a double.
     const HALVINGS: usize = 200;
     assert!(confidence > 0.0 && confidence < 1.0, "a share");
     if freedom == 0 {
@@ -71,7 +72,7 @@ pub fn quantile(confidence: f64, freedom: usize) -> f64 {
     f64::midpoint(below, above)
 }
 
-/// The share of the distribution between `-t` and `t`: Abramowitz and Stegun, Handbook of
+/// Returns the share of the distribution between `-t` and `t`: Abramowitz and Stegun, Handbook of
 /// Mathematical Functions (1964), 26.7.3 and 26.7.4.
 fn within(t: f64, freedom: usize) -> f64 {
     let degrees = freedom as f64;
@@ -89,8 +90,8 @@ fn within(t: f64, freedom: usize) -> f64 {
     if is_odd { std::f64::consts::FRAC_2_PI * (angle + sine * sum) } else { sine * sum }
 }
 
-/// How likely equals lie so far apart by chance, to either side, where the interval at
-/// [`CONFIDENCE`] reaches `error` to either side: 0 to 1.
+/// Returns the probability (0 to 1) that equals differ so much by chance, to either side, if the
+/// interval at [`CONFIDENCE`] reaches `error` to either side.
 pub(crate) fn chance(difference: f64, error: f64, freedom: usize) -> f64 {
     if error > 0.0 {
         let deviations = difference.abs() / error * quantile(CONFIDENCE, freedom);
@@ -100,21 +101,21 @@ pub(crate) fn chance(difference: f64, error: f64, freedom: usize) -> f64 {
     f64::from(u8::from(difference == 0.0))
 }
 
-/// For each chance that equals differ so much (0 to 1), whether the difference is established
-/// among all of them: the chance that one or more are wrong is 5 % at most.
+/// Decides for each chance that equals differ so much (0 to 1) whether the difference is
+/// established among all of them: the chance that one or more are wrong is 5 % at most.
 pub fn established(chances: &[f64]) -> Vec<bool> {
     let limit = 1.0 - CONFIDENCE;
     adjusted(chances).into_iter().map(|chance| chance <= limit).collect()
 }
 
-/// The same chances, each as it is among all of them.
+/// Returns the chances, each adjusted for the comparison of all of them.
 fn adjusted(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
     let mut adjusted = vec![1.0; chances.len()];
     let mut least: f64 = 0.0;
     for (rank, place) in order.into_iter().enumerate() {
-        // Where one is not established, none that is likelier by chance is.
+        // If one is not established, none that is likelier by chance is.
         least = least.max(chances[place] * (chances.len() - rank) as f64);
         adjusted[place] = least.min(1.0);
     }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     /// The usual example of the textbooks: 0.005 and 0.01 keep a fourth and a third of 5 %, 0.03
-    /// does not keep the half, and so 0.04 is not looked at.
+    /// does not keep the half, and therefore 0.04 is not tested.
     #[test]
     fn the_first_that_is_not_established_ends_it() {
         let chances = [0.01, 0.04, 0.03, 0.005];

@@ -1,9 +1,9 @@
-//! When to stop repeating: the sequential rule of `run --until`.
+//! Decides when to stop repeating: the sequential rule of `run --until`.
 //!
-//! Rounds go on until the interval of every comparison is as narrow as was asked for: Chow and
-//! Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals", Annals of
+//! Rounds go on until the interval of every comparison is as narrow as requested: Chow and Robbins,
+//! "On the asymptotic theory of fixed-width sequential confidence intervals", Annals of
 //! Mathematical Statistics 36 (1965). The width alone decides, and never on which side of equality
-//! an interval lies, so that looking after each round picks no finding. It does pick a moment at
+//! an interval lies, so that checking after each round picks no finding. It does pick a moment at
 //! which the spread looks small, which makes intervals too short; Simons, Annals of Mathematical
 //! Statistics 39 (1968), shows that a fixed number of further rounds makes up for that.
 
@@ -12,32 +12,32 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::metric::Metric;
 
-/// Rounds before the first look: of fewer, the spread is hardly known.
+/// Rounds before the first check: with fewer, the spread is hardly known.
 pub const ROUNDS_BEFORE: usize = 12;
 
 /// Rounds after the one at which intervals were narrow enough.
 pub const ROUNDS_AFTER: usize = 5;
 
-/// Rounds at least.
+/// Minimum of rounds.
 pub const ROUNDS_MIN: u32 = (ROUNDS_BEFORE + ROUNDS_AFTER) as u32;
 
-/// Rounds at most, as for a number of repeats: halving an interval takes four times as many.
+/// Maximum of rounds, as for a number of repeats: halving an interval takes four times as many.
 pub const ROUNDS_MAX: u32 = 1000;
 
-/// How narrow intervals are to be, and how long a run tries.
+/// Requested width of intervals, and the time that a run may take.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoppingRule {
-    /// How far an interval may reach to either side: a part of the figure that is compared with,
-    /// or of shares, which are subtracted, so many points (in parts of 1).
+    /// Greatest distance of an interval's end to either side: relative to the compared figure, or,
+    /// for shares, which are subtracted, in points (parts of 1).
     pub reach: f64,
-    /// No round begins later than this after the first of its scenario.
+    /// Time after the first round of the scenario after which no round begins.
     pub time_max_ns: u64,
 }
 
 impl StoppingRule {
-    /// Whether these comparisons of a metric, each with a pair for each round, have all the rounds
-    /// that they need.
+    /// Reports whether these comparisons of a metric, each with a pair for each round, have enough
+    /// rounds.
     pub fn is_met(&self, metric: Metric, comparisons: &[Vec<(f64, f64)>]) -> bool {
         let count = comparisons.iter().map(Vec::len).min().unwrap_or(0);
         let mut looks = ROUNDS_BEFORE..=count.saturating_sub(ROUNDS_AFTER);
@@ -45,7 +45,7 @@ impl StoppingRule {
     }
 
     fn is_narrow(&self, metric: Metric, pairs: &[(f64, f64)]) -> bool {
-        // Nothing but 0 has no interval, and never will.
+        // A metric that is always 0 has no interval, and never will.
         let effect = Effect::of_metric(metric, pairs);
         effect.is_none_or(|effect| effect.reach().is_some_and(|(_, half)| half <= self.reach))
     }
@@ -73,7 +73,7 @@ mod tests {
         assert!(!rule(0.03).is_met(METRIC, &[]));
     }
 
-    /// Chance by a seed: L'Ecuyer, "Tables of linear congruential generators", 1999.
+    /// Seeded random numbers: L'Ecuyer, "Tables of linear congruential generators", 1999.
     struct Chance(u64);
 
     impl Chance {
@@ -87,9 +87,9 @@ mod tests {
         }
     }
 
-    /// Runs that end by the rule: the share whose interval holds the truth, the share that finds a
-    /// difference, and their mean number of rounds. `slowed`: how often one side of a round is 1.2
-    /// to 2 times as slow.
+    /// Simulates runs that end by the rule: returns the share whose interval holds the truth, the
+    /// share that finds a difference, and their mean number of rounds. `slowed`: how often one side
+    /// of a round is 1.2 to 2 times as slow.
     fn simulated(truth: f64, noise: f64, slowed: f64, reach: f64) -> (f64, f64, f64) {
         const RUNS: u32 = 5000;
         let mut chance = Chance(7);
@@ -116,9 +116,9 @@ mod tests {
         (share(held), share(found), rounds as f64 / f64::from(RUNS))
     }
 
-    /// In ten thousand such runs 93.7 to 95.4 % of intervals hold the truth; as few as 91 %
-    /// where no rounds follow. Student's hold it as often; where rounds are slowed, they take
-    /// seven times as many rounds.
+    /// In ten thousand such runs 93.7 to 95.4 % of intervals hold the truth; only 91 % if no rounds
+    /// follow. Student's hold it as often; if rounds are slowed, they take seven times as many
+    /// rounds.
     #[test]
     fn runs_that_stop_by_themselves_hold_their_confidence() {
         for (noise, slowed) in [(0.05, 0.0), (0.03, 0.1)] {

@@ -1,5 +1,5 @@
-//! Intervals by three methods, and whether they hold their 95 % on recorded noise: rounds of the
-//! same server twice, on a host with other work. The figures in docs/benchmarks.md are printed by
+//! Tests whether intervals by three methods hold their 95 % on recorded noise: rounds of the same
+//! server twice, on a host with other work. The figures in docs/benchmarks.md are printed by
 //! `DRAWS=20000 cargo test -p measure --test coverage -- --nocapture`.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
@@ -10,7 +10,7 @@ use measure::statistics::Spread;
 /// Written by `lariat-lab self-test`: CPU time per operation of both servers in each round.
 const RECORDED: &str = include_str!("../../../../docs/reports/2026-11-28-self-test/pairs.csv");
 
-/// The rounds in which nothing was planted.
+/// Returns the rounds in which nothing was planted.
 fn recorded() -> Vec<(f64, f64)> {
     let rounds = RECORDED.lines().skip(1).map(|line| {
         let columns: Vec<f64> = line.split(',').map(|text| text.parse().unwrap()).collect();
@@ -19,7 +19,7 @@ fn recorded() -> Vec<(f64, f64)> {
     rounds.filter(|(planted, _)| *planted == 0.0).map(|(_, pair)| pair).collect()
 }
 
-/// How many of the 2ⁿ choices of a sign for each rank have each sum of positive ones: Wilcoxon,
+/// Counts for each sum of positive ranks the choices of signs (of 2ⁿ) that have it: Wilcoxon,
 /// Biometrics Bulletin 1 (1945).
 fn sums_of_ranks(count: usize) -> Vec<f64> {
     let mut ways = vec![0.0; count * (count + 1) / 2 + 1];
@@ -32,8 +32,8 @@ fn sums_of_ranks(count: usize) -> Vec<f64> {
     ways
 }
 
-/// The interval of the signed ranks at 95 % or more: Hodges and Lehmann, Annals of Mathematical
-/// Statistics 34 (1963), of the means of all pairs of samples.
+/// Returns the interval of the signed ranks at 95 % or more: Hodges and Lehmann, Annals of
+/// Mathematical Statistics 34 (1963), of the means of all pairs of samples.
 fn by_rank(samples: &[f64]) -> (f64, f64) {
     let mut means: Vec<f64> = samples
         .iter()
@@ -52,14 +52,14 @@ fn by_rank(samples: &[f64]) -> (f64, f64) {
     (means[cut], means[means.len() - 1 - cut])
 }
 
-/// For Student's t, the trimmed mean and signed ranks: the share of intervals that hold the truth,
-/// and how far they reach to either side in the middle of all, in percent.
+/// Returns for Student's t, the trimmed mean and signed ranks the share of intervals that hold the
+/// truth, and the median of their reach to either side, in percent.
 fn coverage(rounds: &[(f64, f64)], count: usize, draws: usize) -> [(f64, f64); 3] {
     let mut chance = SplitMix { state: 7 };
     let (mut held, mut reaches) = ([0; 3], [const { Vec::new() }; 3]);
     for _ in 0..draws {
-        // The two are the same server: which of them is the first is drawn as well, so that the
-        // truth is 1 whatever the noise is like.
+        // The two are the same server: the order in a pair is drawn as well, so that the truth is 1
+        // whatever the noise is like.
         let pairs: Vec<(f64, f64)> = (0..count)
             .map(|_| {
                 let drawn = chance.draw();
@@ -100,7 +100,7 @@ fn intervals_hold_their_confidence_on_recorded_noise() {
     }
 }
 
-/// A tabulated value: of ten samples, the least eight sums hold under 2.5 %.
+/// A tabulated value: for ten samples, the least eight sums hold under 2.5 %.
 #[test]
 fn ranks_are_cut_as_tables_say() {
     let ways = sums_of_ranks(10);

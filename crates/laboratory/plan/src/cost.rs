@@ -1,5 +1,5 @@
-//! Costs of connections: CPU time of a worker in full use, from observations, and how it grows when
-//! the worker is less busy.
+//! Derives costs of connections from observations: CPU time of a worker in full use, and how it
+//! grows when the worker is less busy.
 
 use measure::choice::Kind;
 use measure::planned::{PlannedCost, PlannedFigure};
@@ -9,29 +9,29 @@ use crate::PlanFault;
 use crate::observation::{self, Observation, mean};
 use crate::traffic::{GROUPS, PlannedKey};
 
-/// Larger bodies are costs of bytes as well.
+/// Size above which bodies add a cost of bytes.
 const SMALL_BODY_BYTES: u64 = 4096;
 
-/// The body of the requests that costs of connections include.
+/// Body of the requests that costs of connections include.
 const BASE_BODY_BYTES: f64 = 1024.0;
 
-/// An operation that takes longer than a quarter of an hour was not measured.
+/// Least plausible speed: slower than a quarter of an hour per operation is no measurement.
 pub const PER_S_MIN: f64 = 1e-3;
 
-/// From this size on the bytes of a body are a cost that stands out of its connection's.
+/// Size from which the cost of a body's bytes stands out of its connection's.
 const LARGE_BODY_BYTES: u64 = 16 << 10;
 
-/// A connection with one request for 1 KiB, or a further request on it, or a byte.
+/// Cost of a connection with one request for 1 KiB, of a further request on it, or of a byte.
 #[derive(Clone, Debug)]
 pub struct ConnectionCost {
     pub name: String,
-    /// One for each measurement, in µs of CPU time.
+    /// One sample for each measurement, in µs of CPU time.
     pub samples: Vec<f64>,
     pub source: String,
     pub is_measured: bool,
 }
 
-/// The connection that is asked for.
+/// The kind of connection whose cost is wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionKind {
     pub kind: Kind,
@@ -40,14 +40,14 @@ pub struct ConnectionKind {
     pub group: String,
 }
 
-/// Speeds of keys on the host that made the records, and of another that is planned for.
+/// Speeds of keys on the host that made the records, and on another that is planned for.
 #[derive(Clone, Debug, Default)]
 pub struct HostSpeeds {
     pub here: Vec<OperationSpeed>,
     pub there: Option<Vec<OperationSpeed>>,
 }
 
-/// All that is known of a target.
+/// Observations and speeds of a target.
 #[derive(Clone, Debug)]
 pub struct TargetCosts {
     pub target: String,
@@ -55,10 +55,10 @@ pub struct TargetCosts {
     speeds: HostSpeeds,
 }
 
-/// CPU time of a worker that is less busy, to that of one in full use.
+/// CPU time of a worker that is less busy, divided by that of a worker in full use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BusyInflation {
-    /// How busy, and the factor; in rising order.
+    /// Busy shares and factors, in rising order.
     points: Vec<(f64, f64)>,
     pub source: String,
 }
@@ -86,8 +86,8 @@ impl HostSpeeds {
         (!times.is_empty()).then(|| mean(&times))
     }
 
-    /// How much longer other work takes there, and how far operations lie apart from that: the
-    /// geometric mean of all speeds in common, and the greatest deviation.
+    /// Returns how much longer other work takes there, and how far operations deviate from that:
+    /// the geometric mean of all speeds in common, and the greatest deviation.
     pub fn scale(&self, library: &str) -> Option<(f64, f64)> {
         let there = self.there.as_ref()?;
         let rows = self.here.iter().filter(|row| row.library.starts_with(library));
@@ -120,15 +120,15 @@ impl TargetCosts {
         }
     }
 
-    /// Our own programs use AWS-LC, Debian's use OpenSSL.
+    /// Returns the TLS library: our own programs use AWS-LC, Debian's use OpenSSL.
     pub fn library(&self) -> &'static str {
         if self.target.starts_with("lariat") { "aws-lc" } else { "OpenSSL" }
     }
 
-    /// A connection with one request for 1 KiB.
+    /// Returns the cost of a connection with one request for 1 KiB.
     ///
     /// # Errors
-    /// [`PlanFault::NoCost`] if no record comes near it.
+    /// Fails with [`PlanFault::NoCost`] if no record is near enough.
     pub fn connection(&self, wanted: &ConnectionKind) -> Result<ConnectionCost, PlanFault> {
         let found = self.pure(wanted, true).or_else(|| self.of_mix(wanted));
         let found = found.or_else(|| self.pure(wanted, false));
@@ -188,7 +188,7 @@ impl TargetCosts {
         Some(found)
     }
 
-    /// One request, a worker, its CPU in full use by a closed load.
+    /// Reports whether it has one request, one worker, and full CPU use by a closed load.
     fn is_base(&self, one: &Observation) -> bool {
         one.is_request
             && !one.is_kept
@@ -199,7 +199,7 @@ impl TargetCosts {
             && (one.scenario != "object-sizes" || one.body_bytes == BASE_BODY_BYTES as u64)
     }
 
-    /// For another key or group, and on another host.
+    /// Converts a cost to another key or group, and to another host.
     fn adjusted(
         &self,
         found: NearestSamples,
@@ -287,7 +287,7 @@ impl TargetCosts {
         })
     }
 
-    /// A further request for 1 KiB on a connection that stands.
+    /// Returns the cost of a further request for 1 KiB on an open connection.
     pub fn kept_request(&self) -> Option<ConnectionCost> {
         let kept = |one: &&Observation| {
             one.is_kept
@@ -307,8 +307,8 @@ impl TargetCosts {
         })
     }
 
-    /// µs for a byte of a body, as measured with large ones; else by the cipher's speed, which is
-    /// less than all of it.
+    /// Returns the µs for a byte of a body, measured with large bodies; otherwise by the cipher's
+    /// speed, which is only a part of it.
     pub fn byte(&self) -> Option<ConnectionCost> {
         let name = "byte of a body".to_owned();
         let sized = |one: &&Observation| one.scenario == "object-sizes" && !one.is_kept;
@@ -332,7 +332,7 @@ impl TargetCosts {
         })
     }
 
-    /// µs that a connection with so many requests for so many bytes takes beside its handshake.
+    /// Returns the µs that a connection with these requests takes besides its handshake.
     pub fn requests_us(&self, requests: f64, body_bytes: u64) -> Option<f64> {
         let further = if requests > 1.0 {
             (requests - 1.0) * mean(&self.kept_request()?.samples)
@@ -348,14 +348,14 @@ impl TargetCosts {
         BusyInflation::of(self.observations.iter())
     }
 
-    /// The measurement at least load: its response is that of a connection that meets no other.
+    /// Returns the measurement at the least load, whose responses are free of queueing.
     pub fn lightest(&self) -> Option<&Observation> {
         let open =
             self.observations.iter().filter(|one| one.is_open && one.scenario == "part-load");
         open.min_by(|a, b| a.busy.total_cmp(&b.busy))
     }
 
-    /// Resident bytes of an idle connection, and where that is from.
+    /// Returns the resident bytes of an idle connection, and their source.
     pub fn connection_bytes(&self) -> Option<(f64, String)> {
         let is_idle =
             |one: &&Observation| one.scenario == "idle" && one.measurement.open_connections > 0;
@@ -369,14 +369,14 @@ impl TargetCosts {
         Some((mean(&all), idle.first()?.source.clone()))
     }
 
-    /// Resident bytes of the program before any load.
+    /// Returns the resident bytes of the program before any load.
     pub fn program_bytes(&self) -> f64 {
         let before = self.observations.iter().map(|one| one.measurement.resident_bytes_before);
         before.max().unwrap_or(0) as f64
     }
 
-    /// The same connection in records that disagree: each with its mean, where they lie further
-    /// apart than a tenth and than their rounds.
+    /// Warns of records that disagree about the same connection: names each with its mean if they
+    /// differ by more than a tenth and by more than their rounds.
     pub fn disagreements(&self) -> Vec<RunWarning> {
         let mut found = Vec::new();
         for kind in [Kind::Full, Kind::Psk, Kind::SessionId, Kind::Ticket] {
@@ -415,8 +415,8 @@ impl TargetCosts {
     }
 }
 
-/// Kinds that take the same CPU time where one was not measured: session ids and tickets of TLS 1.2
-/// do (docs/guide/resumption.md).
+/// Lists kinds with the same CPU time, in case that one was not measured: session ids and tickets
+/// of TLS 1.2 (docs/guide/resumption.md).
 fn kinds_as_dear_as(kind: Kind) -> Vec<Kind> {
     match kind {
         Kind::SessionId => vec![Kind::SessionId],
@@ -465,7 +465,7 @@ impl ConnectionCost {
         }
     }
 
-    /// The figure that `reckon` makes of the means of several costs.
+    /// Computes a figure by `reckon` from the means of several costs.
     pub fn combined(
         costs: &[&Self],
         seed: u64,
@@ -477,7 +477,7 @@ impl ConnectionCost {
 }
 
 impl BusyInflation {
-    /// From open loads of one scenario, each configuration to the busiest one.
+    /// Uses open loads of one scenario; compares each configuration with the busiest one.
     pub fn of<'o>(observations: impl Iterator<Item = &'o Observation>) -> Self {
         let mut groups: Vec<(String, Vec<f64>, Vec<f64>)> = Vec::new();
         let mut source = String::new();
@@ -504,7 +504,7 @@ impl BusyInflation {
         self.points.len() > 1
     }
 
-    /// Between the points by a straight line, beyond them as the last one.
+    /// Interpolates linearly between the points; beyond them returns the value of the last one.
     pub fn factor(&self, busy: f64) -> f64 {
         let Some(next) = self.points.iter().position(|point| point.0 >= busy) else {
             return self.points.last().map_or(1.0, |point| point.1);
@@ -516,11 +516,11 @@ impl BusyInflation {
         left.1 + (right.1 - left.1) * (busy - left.0) / (right.0 - left.0)
     }
 
-    /// How busy a worker is that is offered `work`: seconds of CPU time per second, as if it were
-    /// in full use. The utilisation law, its demand a function of the utilisation: P. J. Denning
-    /// and J. P. Buzen, "The operational analysis of queueing network models", 1978.
+    /// Returns how busy a worker is that is offered `work`: seconds of CPU time per second at the
+    /// demands of full use. The utilisation law, its demand a function of the utilisation: P. J.
+    /// Denning and J. P. Buzen, "The operational analysis of queueing network models", 1978.
     pub fn busy(&self, work: f64) -> f64 {
-        /// Halvings; more do not change what is shown.
+        /// Number of halvings; more do not change the shown figures.
         const HALVINGS: usize = 40;
         if work >= 1.0 {
             return work;

@@ -1,9 +1,10 @@
-//! A farm in virtual time: clients with sessions, a balancer, nodes with queues, and a script.
+//! Simulates a farm in virtual time: clients with sessions, a balancer, nodes with queues, and a
+//! script.
 //!
-//! Clients are counted by where their session is, not one by one: 10⁸ of them are as many numbers
-//! as there are nodes. How many of a group come in a tick is drawn by chance, so that a count has
-//! the error of a sample of its size. Time goes in ticks of a second, or less where clients return
-//! within seconds; waits in a queue are known to a tick.
+//! Clients are counted by where their session is, not one by one: 10⁸ of them need as many numbers
+//! as there are nodes. The number of a group that come in a tick is random, so that a count has the
+//! error of a sample of its size. A tick is a second, or less if clients return within seconds;
+//! waits in a queue are known to a tick.
 //!
 //! A failure becomes a collapse that lasts in the way of N. Bronson and others, "Metastable
 //! failures in distributed systems", HotOS 2021: lost sessions make full handshakes, those make a
@@ -25,18 +26,18 @@ use node::{ConnectionCohort, FarmNode, TickWork, WaitHistogram};
 
 pub use node::{FarmSettings, RetryPolicy};
 
-/// Ticks until the latest retry of a client: its waits double at most this often.
+/// Ticks in the ring of retries; longer waits are cut to it.
 const RING: usize = 256;
 
-/// Nodes that a simulation may have: beyond, its day takes hours.
+/// Limit of nodes in a simulation: beyond, simulating its day takes hours.
 pub const NODES_MAX: u32 = 10_000;
 
 /// Clients that will try again, by attempt and tick.
 #[derive(Clone, Debug)]
 struct RetryRing {
-    /// Without a session, `[attempt][tick]`.
+    /// Clients without a session, `[attempt][tick]`.
     bare: Vec<Vec<u64>>,
-    /// With one, `[attempt][tick × nodes + home]`.
+    /// Clients with a session, `[attempt][tick × nodes + home]`.
     held: Vec<Vec<u64>>,
 }
 
@@ -46,7 +47,7 @@ pub struct Farm {
     script: Vec<ScriptLine>,
     random: SplitMix,
     nodes: Vec<FarmNode>,
-    /// Clients that think and have no session that is of use.
+    /// Thinking clients without a usable session.
     bare: u64,
     retries: RetryRing,
     ticks_per_s: u64,
@@ -59,14 +60,14 @@ pub struct Farm {
     busy_most: f64,
 }
 
-/// Connections of a tick that come anew to some node, by attempt.
+/// Connections of a tick that may go to any node, by attempt.
 type Newcomers = Vec<u64>;
 
 impl Farm {
-    /// All clients that can have a session have one, evenly over the nodes.
+    /// Makes a farm in which all clients that can have a session have one, evenly over the nodes.
     ///
     /// # Errors
-    /// [`PlanFault::Meaning`] if the script asks for more than the farm has.
+    /// Fails with [`PlanFault::Meaning`] if the script asks for more than the farm has.
     pub fn new(settings: FarmSettings, script: Vec<ScriptLine>) -> Result<Self, PlanFault> {
         for line in &script {
             let refused = |why: &str| {
@@ -86,7 +87,7 @@ impl Farm {
             }
         }
         let returns = settings.connections_per_s / settings.clients as f64;
-        // A client comes at most once in a tick: with a fifth of them in one, a tenth of those
+        // A client comes at most once in a tick: if a fifth of them come in one, a tenth of those
         // that would come twice are missed.
         let ticks_per_s = (returns / 0.2).ceil().clamp(1.0, 100.0) as u64;
         let count = settings.nodes as usize;
@@ -120,7 +121,7 @@ impl Farm {
         self.seconds.len() as u64 >= self.settings.duration_s
     }
 
-    /// Goes on by a second.
+    /// Simulates a second.
     pub fn step(&mut self) {
         for _ in 0..self.ticks_per_s {
             self.tick();
@@ -133,7 +134,7 @@ impl Farm {
         self.tick as f64 / self.ticks_per_s as f64
     }
 
-    /// Whether an event goes on in this tick.
+    /// Reports whether an event lasts in this tick.
     fn is_on(&self, line: &ScriptLine) -> bool {
         let now = self.now_s();
         let ends = line.length_s.map_or(f64::INFINITY, |length| line.at_s + length);
@@ -151,7 +152,7 @@ impl Farm {
         self.serve();
     }
 
-    /// The chance of a thinking client to come in this tick.
+    /// Returns the probability that a thinking client comes in this tick.
     fn returning(&self) -> f64 {
         let usual = self.settings.connections_per_s / self.settings.clients as f64;
         let (mut factor, mut extra) = (1.0, 0.0);
@@ -164,11 +165,11 @@ impl Farm {
         }
         let expected = (usual * factor + extra) / self.ticks_per_s as f64;
         // Not 1 - exp(-expected): a client that comes at most once in a tick would come less often
-        // than it is asked to.
+        // than requested.
         expected.min(1.0)
     }
 
-    /// Nodes of events that began or ended; what the balancer notices later.
+    /// Starts and ends outages of nodes; the balancer notices an outage later.
     fn take_down_and_up(&mut self) {
         let (now, count) = (self.now_s(), self.settings.nodes);
         let mut is_down = vec![false; count as usize];
@@ -195,7 +196,7 @@ impl Farm {
                     for cohort in node.take_queue() {
                         self.failed_of(place, cohort);
                     }
-                    // Nobody knows its sessions but itself, and it has forgotten them.
+                    // No other node has its sessions, and it has lost them.
                     if self.settings.sharing == Sharing::Apart {
                         self.bare += std::mem::take(&mut self.nodes[place].held);
                     }
@@ -213,8 +214,8 @@ impl Farm {
         }
     }
 
-    /// Clients of a node that the balancer knows to be down go to others, with sessions that these
-    /// know.
+    /// Moves clients of a node that the balancer knows to be down to others, with the sessions that
+    /// these know.
     fn move_clients(&mut self, place: usize) {
         let held = std::mem::take(&mut self.nodes[place].held);
         let reach = match self.settings.sharing {
@@ -239,7 +240,7 @@ impl Farm {
         self.script.iter().any(|line| line.event == *event && self.is_on(line))
     }
 
-    /// Sessions that ended before their time.
+    /// Drops sessions that were invalidated before the end of their lifetime.
     fn forget(&mut self) {
         let instant =
             |line: &&ScriptLine| (line.at_s * self.ticks_per_s as f64) as u64 == self.tick;
@@ -261,7 +262,7 @@ impl Farm {
         }
     }
 
-    /// Clients that come back: with their session to its node, without one to any.
+    /// Makes clients return: with their session to its node, without one to any.
     fn arrive(&mut self, chance: f64, newcomers: &mut Newcomers) {
         let bare = self.random.binomial(self.bare, chance);
         self.bare -= bare;
@@ -276,8 +277,8 @@ impl Farm {
         }
     }
 
-    /// The share of nodes that resume a session of any node, where the balancer does not bring it
-    /// home.
+    /// Returns the share of nodes that resume a session of any node, if the balancer does not bring
+    /// it home.
     fn known_share(&self) -> f64 {
         let up = self.nodes.iter().filter(|node| !node.is_known_down).count().max(1) as f64;
         match self.settings.sharing {
@@ -318,7 +319,7 @@ impl Farm {
         }
     }
 
-    /// Newcomers go to any node that the balancer believes to be up.
+    /// Distributes newcomers to nodes that the balancer believes to be up.
     fn spread(&mut self, newcomers: &Newcomers) {
         let routable = self.routable();
         for (attempt, count) in newcomers.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -337,7 +338,7 @@ impl Farm {
         nodes.filter(|(_, node)| !node.is_known_down).map(|(place, _)| place).collect()
     }
 
-    /// A count over nodes by chance, without one lost.
+    /// Divides a count over nodes at random; the parts sum to it.
     fn divided(&mut self, count: u64, nodes: &[usize]) -> Vec<(usize, u64)> {
         let mut left = count;
         let mut parts = Vec::with_capacity(nodes.len());
@@ -350,12 +351,12 @@ impl Farm {
         parts
     }
 
-    /// Connections come to a node: into its queue, or to nobody.
+    /// Adds connections to a node's queue; those without room, or at a dead node, fail.
     fn enter(&mut self, place: usize, has_session: bool, attempt: usize, count: u64) {
         if count == 0 {
             return;
         }
-        // Those that it serves within the tick do not wait at once.
+        // Connections that the node serves within the tick need no place in the queue.
         let served = self.settings.cores / self.settings.full_s / self.ticks_per_s as f64;
         let most = self.settings.connections_max.saturating_add(served as u64);
         let node = &mut self.nodes[place];
@@ -379,7 +380,7 @@ impl Farm {
         self.failed(cohort.has_session.then_some(place), cohort.attempt, cohort.count);
     }
 
-    /// They try again, or think until their next visit.
+    /// Counts failed connections; their clients try again, or think until their next visit.
     fn failed(&mut self, home: Option<usize>, attempt: usize, count: u64) {
         self.second.failed += count;
         if let Some(place) = home {
@@ -433,7 +434,7 @@ impl Farm {
         self.busy_s += busy;
         self.busy_most = self.busy_most.max(busy);
         let node = &mut self.nodes[place];
-        // The client has the session that its connection brought.
+        // The client keeps the session that its connection brought.
         node.held += served.full + served.resumed;
         node.told.full += served.full;
         node.told.resumed += served.resumed;
@@ -478,7 +479,7 @@ impl Farm {
         (self.busy_s, self.busy_most) = (0.0, 0.0);
     }
 
-    /// Clients wherever they are: thinking, waiting, about to try again. It never changes.
+    /// Counts clients everywhere: thinking, waiting, about to try again. The sum never changes.
     pub fn clients(&self) -> u64 {
         let retrying = self.retries.bare.iter().chain(&self.retries.held).flatten().sum::<u64>();
         let held: u64 = self.nodes.iter().map(|node| node.held).sum();
@@ -487,7 +488,7 @@ impl Farm {
     }
 
     pub fn verdict(&self) -> CollapseVerdict {
-        /// More failures than this are no accident.
+        /// Share of failures above which a second counts as failing.
         const FAILING: f64 = 0.01;
         let ends = self.script.iter().map(|line| line.end_s(self.settings.nodes));
         let over = ends.fold(0.0, f64::max);
@@ -505,7 +506,7 @@ impl Farm {
         }
     }
 
-    /// All that was simulated so far, in the form of a record.
+    /// Returns everything that was simulated so far, in the form of a record.
     pub fn run(&self, load: LoadRecord, resumption: Kind) -> SimulatedRun {
         let mut load = LoadRecord {
             elapsed_ns: self.seconds.len() as u64 * 1_000_000_000,

@@ -1,4 +1,4 @@
-//! The number of hosts: operational laws for what is used, the queue for the tail.
+//! Computes the number of hosts: operational laws for used resources, the queue for the tail.
 //!
 //! Forced flow law: each resource serves its visits per connection times the connections per
 //! second. Utilisation law: it is busy for those times its demand. Little's law: as many are open
@@ -17,7 +17,7 @@ use crate::observation::{CoreScaling, Observation};
 use crate::queue::{DurationShape, WorkerQueue};
 use crate::traffic::{self, PlannedKey, Sharing, TrafficForecast};
 
-/// More hosts than this are another architecture, and no longer one farm.
+/// Limit of hosts: a larger number is no longer one farm.
 const HOSTS_MAX: u32 = 100_000;
 
 /// Sockets of a connection: the client's and the server's.
@@ -26,18 +26,18 @@ const FILES_PER_CONNECTION: f64 = 2.0;
 /// Halvings of the search for the busiest worker that keeps the limit: to within 1 %.
 const HALVINGS: u32 = 7;
 
-/// All that is known of a farm of one target before its size.
+/// Model of a farm of one target before its size is known.
 #[derive(Clone, Debug)]
 pub struct FarmModel {
     forecast: TrafficForecast,
     full: ConnectionCost,
     resumed: ConnectionCost,
-    /// µs of a connection beside its handshake and first small request.
+    /// µs of a connection besides its handshake and first small request.
     requests_us: f64,
     inflation: BusyInflation,
     scaling: CoreScaling,
     shape: DurationShape,
-    /// Time that a connection spends outside of the server where nobody waits.
+    /// Time that a connection spends outside of the server without queueing.
     elsewhere_s: f64,
     connection_bytes: f64,
     program_bytes: f64,
@@ -53,7 +53,7 @@ pub struct WorkerLimit {
 
 impl FarmModel {
     /// # Errors
-    /// [`PlanFault`] if the records do not bear it.
+    /// Fails with [`PlanFault`] if the records do not suffice.
     pub fn new(costs: &TargetCosts, forecast: &TrafficForecast) -> Result<Self, PlanFault> {
         let kind = |kind: Kind| ConnectionKind {
             kind,
@@ -94,7 +94,7 @@ impl FarmModel {
         })
     }
 
-    /// With cores as the records say that the target scales.
+    /// Scales with cores as the records show for the target.
     pub fn scaled_by(self, observations: &[Observation], target: &str) -> Self {
         self.with_scaling(CoreScaling::fit(observations, target).unwrap_or_default())
     }
@@ -103,7 +103,7 @@ impl FarmModel {
         Self { scaling, ..self }
     }
 
-    /// µs of CPU time of a full and of a resumed connection, their requests included.
+    /// Returns the µs of CPU time of a full and of a resumed connection, including their requests.
     pub fn connection_us(&self) -> (f64, f64) {
         (self.full.mean_us() + self.requests_us, self.resumed.mean_us() + self.requests_us)
     }
@@ -112,12 +112,12 @@ impl FarmModel {
         self.scaling.effective(self.forecast.cores)
     }
 
-    /// Busy shares of workers by the work that they are offered, each hundredth up to 1.
+    /// Returns busy shares of workers by their offered work, each hundredth up to 1.
     pub fn busy_by_work(&self) -> Vec<f64> {
         (0..=100).map(|percent| self.inflation.busy(f64::from(percent) / 100.0)).collect()
     }
 
-    /// Responses of a worker that is offered so much work: median, 95th and 99th percentile, s.
+    /// Returns median, 95th and 99th percentile of a worker's responses at this work, in seconds.
     pub fn quantiles(&self, work: f64, resumed_share: f64) -> [f64; 3] {
         let responses = self.worker(work, resumed_share).responses(self.forecast.seed);
         // TCP, TLS and the request each take a round trip; TLS 1.2 takes two.
@@ -142,8 +142,8 @@ impl FarmModel {
         }
     }
 
-    /// The busiest worker that keeps the p99, and is no busier than it may be; `None` if even one
-    /// that rests does not.
+    /// Returns the busiest worker that keeps the p99 and the limit of busy time; `None` if even an
+    /// idle one does not.
     pub fn worker_limit(&self, resumed_share: f64) -> Option<WorkerLimit> {
         let keeps = |work: f64| {
             self.inflation.busy(work) <= self.forecast.busy_max
@@ -160,7 +160,7 @@ impl FarmModel {
         Some(WorkerLimit { work: below, busy: self.inflation.busy(below) })
     }
 
-    /// The share that resumes right after so many of the hosts have died.
+    /// Returns the share that resumes right after `lost` of the hosts have died.
     pub fn resumed_after_loss(&self, hosts: u32, lost: u32) -> f64 {
         let share = self.forecast.resumed_share;
         match self.forecast.sharing {
@@ -169,8 +169,8 @@ impl FarmModel {
         }
     }
 
-    /// Work of each worker of `hosts`, of which some are lost; of these costs of full and resumed
-    /// connections.
+    /// Returns the work of each worker of `hosts`, of which some are lost, at these costs of full
+    /// and resumed connections.
     fn work(&self, (full, resumed): (f64, f64), hosts: u32, lost: u32) -> f64 {
         let alive = hosts - lost;
         let share = self.resumed_after_loss(hosts, lost);
@@ -180,14 +180,14 @@ impl FarmModel {
         (each * us / 1e6 + shared) / self.effective_cores()
     }
 
-    /// The least number of hosts whose workers are within the limit on the worst day.
+    /// Returns the least number of hosts whose workers are within the limit on the worst day.
     fn hosts_for_cpu(&self, limit: WorkerLimit, costs: (f64, f64)) -> Option<u32> {
         let lose = self.forecast.lose;
         self.least(|hosts| self.work(costs, hosts, lose) <= limit.work)
     }
 
-    /// The least number above those that may be lost that fits. More hosts do not fit worse, but
-    /// for what peers send each other, so powers of two are tried before it is halved.
+    /// Returns the least number above those that may be lost that fits. More hosts do not fit
+    /// worse, except for peers' traffic, so powers of two are tried before the range is halved.
     fn least(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
         let first = self.forecast.lose + 1;
         let mut above = first;
@@ -205,13 +205,13 @@ impl FarmModel {
         Some(above)
     }
 
-    /// Connections that each host has open when some are lost.
+    /// Returns the open connections of each host when some are lost.
     fn open_connections(&self, hosts: u32, lost: u32) -> f64 {
         let each = self.forecast.connections_per_s() / f64::from(hosts - lost);
         each * self.forecast.connection_s
     }
 
-    /// Entries of each host's cache that are worth their place.
+    /// Returns the number of useful entries in each host's cache.
     fn cache_entries(&self, hosts: u32, lost: u32) -> f64 {
         let all = self.forecast.sessions_alive();
         match self.forecast.sharing {
@@ -233,7 +233,7 @@ impl FarmModel {
         traffic::bytes_per_s(self.forecast.sharing, hosts - lost, made)
     }
 
-    /// The hosts that each resource alone asks for, the CPU first.
+    /// Returns the hosts that each resource alone requires, the CPU first.
     fn bounds(&self, limit: WorkerLimit) -> Vec<(&'static str, Option<u32>)> {
         let lose = self.forecast.lose;
         let costs = (self.full.mean_us(), self.resumed.mean_us());
@@ -245,7 +245,7 @@ impl FarmModel {
         vec![("CPU", cpu), ("memory", self.least(memory)), ("file descriptors", self.least(files))]
     }
 
-    /// The number of hosts, and what decides it.
+    /// Returns the number of hosts, and the resource that decides it.
     pub fn hosts(&self, limit: WorkerLimit) -> Result<(u32, &'static str), String> {
         let bounds = self.bounds(limit);
         if let Some((name, _)) = bounds.iter().find(|(_, hosts)| hosts.is_none()) {
@@ -259,7 +259,7 @@ impl FarmModel {
             });
         }
         let most = bounds.into_iter().filter_map(|(name, hosts)| Some((hosts?, name)));
-        // Of equals the CPU stands first.
+        // If two are equal, the CPU comes first.
         let (hosts, name) = most.rev().max_by_key(|bound| bound.0).unwrap_or_default();
         let mesh = self.mesh_bytes(hosts, self.forecast.lose);
         if self.forecast.sharing == Sharing::Peers && mesh > traffic::MESH_BYTES_PER_S_MAX {
@@ -273,10 +273,10 @@ impl FarmModel {
     }
 }
 
-/// The whole answer for one target.
+/// Computes the whole answer for one target.
 ///
 /// # Errors
-/// [`PlanFault`] if the records do not bear it.
+/// Fails with [`PlanFault`] if the records do not suffice.
 pub fn plan(
     target: &str,
     observations: &[Observation],
@@ -317,7 +317,7 @@ pub fn plan(
     Ok(answer)
 }
 
-/// Hosts of resamples of both costs; other resources' hosts do not vary.
+/// Returns the interval of hosts by resampling both costs; other resources' hosts do not vary.
 fn interval(model: &FarmModel, limit: WorkerLimit, hosts: u32) -> Option<PlannedFigure> {
     let reckon = |means: &[f64]| Some(f64::from(model.hosts_for_cpu(limit, (means[0], means[1]))?));
     let costs = [&model.full, &model.resumed];
@@ -423,8 +423,8 @@ fn cost_lines(costs: &TargetCosts, model: &FarmModel) -> Vec<PlannedCost> {
     lines
 }
 
-/// A cache of a part of the entries worth having, and of all. Of equal clients one that is too
-/// small by a share loses that share of resumptions (Che and others, 2002).
+/// Compares caches of a part of the useful entries, and of all. If clients are equal, a cache that
+/// is too small by a share loses that share of resumptions (Che and others, 2002).
 fn cache_choices(model: &FarmModel) -> Vec<CacheChoice> {
     let forecast = &model.forecast;
     if forecast.sharing == Sharing::Tickets {
@@ -446,7 +446,7 @@ fn cache_choices(model: &FarmModel) -> Vec<CacheChoice> {
     [0.0, 0.25, 0.5, 1.0].map(choice).to_vec()
 }
 
-/// The hosts with one choice changed, as far as the records bear it.
+/// Computes the hosts with one choice changed, as far as the records suffice.
 fn changes(costs: &TargetCosts, model: &FarmModel, hosts: u32) -> Vec<PlannedChange> {
     let forecast = &model.forecast;
     let mut all = Vec::new();
@@ -516,7 +516,7 @@ fn changed_to(
     }
 }
 
-/// The limits of the records, as warnings.
+/// Returns the limits of the records as warnings.
 fn assumptions(
     costs: &TargetCosts,
     model: &FarmModel,

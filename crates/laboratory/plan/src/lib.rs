@@ -1,12 +1,12 @@
-//! Capacity of a farm of TLS terminators, reckoned from records.
+//! Computes the capacity of a farm of TLS terminators from records.
 //!
-//! [`observation`] reads what records say of CPU time, [`cost`] makes costs of connections of it,
-//! [`queue`] the tail of a worker by simulation, [`hosts`] a number of hosts, [`validation`] sets
-//! predictions beside measurements. [`farm`] is the farm second by second, [`script`] what happens
-//! to it. A [`PlanFault`] is why there is no answer.
+//! [`observation`] reads CPU time from records, [`cost`] derives costs of connections, [`queue`]
+//! simulates the tail of a worker, [`hosts`] computes a number of hosts, [`validation`] compares
+//! predictions with measurements. [`farm`] simulates the farm second by second, [`script`] its
+//! events. A [`PlanFault`] is the reason why there is no answer.
 //!
-//! Pure: records in, answers out; chance comes from a seed. It knows no program under test: how
-//! sessions are shared is modelled from measured figures ([`traffic`]), not imported.
+//! Pure: records in, answers out; random numbers come from a seed. The crate knows no program under
+//! test: sharing of sessions is modelled from measured figures ([`traffic`]), not imported.
 #![forbid(unsafe_code)]
 
 pub mod cost;
@@ -18,7 +18,7 @@ pub mod script;
 pub mod traffic;
 pub mod validation;
 
-/// The records or the question are at fault, and what would help.
+/// The fault of the records or the question, and a remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanFault {
     #[error("no record says what {what} costs {target}")]
@@ -36,7 +36,7 @@ pub enum PlanFault {
 }
 
 impl PlanFault {
-    /// The remedy, for people.
+    /// Returns the remedy, for people.
     pub fn hint(&self) -> String {
         match self {
             Self::NoCost { remedy, .. } => remedy.clone(),

@@ -1,11 +1,10 @@
-//! Records of experiments as observations: CPU time of the server per operation, and under which
-//! circumstances; the bounds of figures that are made of their means; and how capacity grows with
-//! the cores they were made on.
+//! Reads records of experiments as observations: CPU time of the server per operation and its
+//! circumstances; bounds of figures computed from their means; and growth of capacity with cores.
 //!
 //! The bounds are those of the bootstrap: B. Efron, "Bootstrap methods", Annals of Statistics 7
 //! (1979), by percentiles. Cores follow N. J. Gunther's universal scalability law ("Guerrilla
 //! Capacity Planning", 2007), `C(n) = n / (1 + σ (n − 1) + κ n (n − 1))`: σ is the share that
-//! cannot be done side by side, κ the cost of agreeing. Workers here share no lock on the way of a
+//! cannot be parallel, κ the cost of coherence. Workers here share no lock on the path of a
 //! connection, so κ is only fitted from three numbers of cores on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,19 +17,19 @@ use measure::random::SplitMix;
 
 use crate::traffic::PlannedKey;
 
-/// Scenarios whose servers pass connections on to a plain origin; others do other work for a
-/// connection, so that their CPU time is not comparable.
+/// Scenarios whose servers pass connections on to a plain origin; the CPU time of others is not
+/// comparable because their servers do other work for a connection.
 const COMPARABLE: &str = "terminate implementations part-load overload cores resumption-kinds keys \
                           groups object-sizes idle session-cache";
 
-/// From this error rate on a measurement is of failures.
+/// Error rate from which a measurement is one of failures.
 const ERROR_RATE_MAX: f64 = 0.01;
 
-/// A measurement, read for its CPU time.
+/// The CPU time of a measurement, and its circumstances.
 #[derive(Clone, Debug)]
 pub struct Observation {
     pub target: String,
-    /// Names the record, the scenario and the configuration.
+    /// Names of the record, the scenario and the configuration.
     pub source: String,
     pub scenario: String,
     pub configuration: String,
@@ -39,16 +38,16 @@ pub struct Observation {
     /// Handshakes of each kind per operation.
     pub kinds: BTreeMap<Kind, f64>,
     pub is_tls13: bool,
-    /// `None` where neither a signature nor the record's words name it.
+    /// Key of the certificate; `None` if neither a signature nor the record's words name it.
     pub key: Option<PlannedKey>,
-    /// The group of the full handshakes.
+    /// Group of the full handshakes.
     pub group: Option<String>,
     pub body_bytes: u64,
     /// Whether each operation has one request and ends orderly.
     pub is_request: bool,
     /// Whether connections are kept and requests are the operations.
     pub is_kept: bool,
-    /// Arrivals at random, at a given rate: servers were not in full use.
+    /// Whether arrivals are random at a given rate, so that servers were not in full use.
     pub is_open: bool,
     pub workers: u32,
     pub busy: f64,
@@ -58,14 +57,14 @@ pub struct Observation {
     pub measurement: Measurement,
 }
 
-/// Observations of a record, and remarks about what of it is of no use here.
+/// Observations of a record, and warnings about parts that cannot be used.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedRecord {
     pub observations: Vec<Observation>,
     pub remarks: Vec<String>,
 }
 
-/// All of a record, under its name.
+/// Reads all observations of a record, under its name.
 pub fn observe(name: &str, experiment: &Experiment) -> ObservedRecord {
     let mut observed = ObservedRecord::default();
     for scenario in &experiment.plan.scenarios {
@@ -110,9 +109,9 @@ pub fn observe(name: &str, experiment: &Experiment) -> ObservedRecord {
     observed
 }
 
-/// The reason why figures of a measurement cannot all be true; `None` = they can.
+/// Returns the reason why figures of a measurement contradict each other; `None` if they do not.
 fn contradiction(measurement: &Measurement, cpus: u32) -> Option<&'static str> {
-    /// CPU time counts until the server rests, and so for longer than the load.
+    /// Extra time, because CPU time counts until the server rests, and so for longer than the load.
     const REST_NS: u64 = 60_000_000_000;
     let Measurement { counts, noise, .. } = measurement;
     let rates = [measurement.offered_per_s, measurement.capacity_per_s];
@@ -141,13 +140,13 @@ fn observation(
     plan: &Configuration,
     measurement: &Measurement,
 ) -> Observation {
-    // Of an overload nothing may have succeeded, which is a result as well.
+    // In an overload perhaps no operation succeeded, which is a result as well.
     let operations = measurement.operations.max(1);
     let per_operation = |ns: u64| ns as f64 / operations as f64 / 1e3;
     let flag = |name: &str| flag(&plan.command, name);
     let is_kept = flag("--requests-per-connection") == Some("unlimited");
     let handshakes: u64 = measurement.handshakes.iter().map(|it| it.count).sum();
-    // The warm-up's are among them.
+    // The handshakes include those of the warm-up.
     let whole = if is_kept { operations.max(handshakes) } else { handshakes };
     let mut kinds = BTreeMap::new();
     for one in &measurement.handshakes {
@@ -181,13 +180,13 @@ fn observation(
     }
 }
 
-/// The value that follows a flag.
+/// Returns the value that follows a flag.
 fn flag<'w>(command: &'w [String], name: &str) -> Option<&'w str> {
     let place = command.iter().position(|word| word == name)?;
     command.get(place + 1).map(String::as_str)
 }
 
-/// Sizes as scenarios write them: `1k`, `16m`, bytes.
+/// Parses sizes as scenarios write them: `1k`, `16m`, bytes.
 fn size(text: &str) -> Option<u64> {
     let (digits, scale) = match text.as_bytes().last()? {
         b'k' => (&text[..text.len() - 1], 1 << 10),
@@ -197,8 +196,8 @@ fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// The words in which a record names the key, the nearer ones first: a signature of TLS does not
-/// say how long an RSA key is.
+/// Collects the words by which a record names the key, the nearer ones first, because a TLS
+/// signature does not show the length of an RSA key.
 fn words(scenario: &Scenario, plan: &Configuration) -> String {
     let mut text = String::new();
     for factor in &scenario.factors {
@@ -214,9 +213,9 @@ impl Observation {
         self.kinds.get(&kind).copied().unwrap_or(0.0)
     }
 
-    /// Whether nearly all of its connections came to their keys in that way.
+    /// Reports whether nearly all of its connections had that kind of handshake.
     pub fn is_pure(&self, kind: Kind) -> bool {
-        /// Caches fill during the warm-up, whose handshakes are counted too.
+        /// Below 1, because caches fill during the warm-up, whose handshakes are counted too.
         const PURE: f64 = 0.95;
         self.share(kind) >= PURE
     }
@@ -225,7 +224,7 @@ impl Observation {
 /// Resamples of each figure: with fewer the bounds themselves vary by more than a tenth.
 const RESAMPLES: usize = 400;
 
-/// The mean of samples drawn anew with repetition.
+/// Returns the mean of samples that are drawn again with replacement.
 fn redrawn_mean(samples: &[f64], random: &mut SplitMix) -> f64 {
     let drawn = (0..samples.len()).map(|_| samples[random.below(samples.len())]);
     drawn.sum::<f64>() / samples.len().max(1) as f64
@@ -235,7 +234,7 @@ pub(crate) fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// A figure that `reckon` makes of the means of several groups of samples.
+/// Computes a figure by `reckon` from the means of several groups of samples, with its bounds.
 pub(crate) fn figure(
     groups: &[&[f64]],
     seed: u64,
@@ -258,7 +257,7 @@ pub(crate) fn figure(
     Some(PlannedFigure { value, low: at(0.025).min(value), high: at(0.975).max(value) })
 }
 
-/// The coefficients, and how many numbers of cores they rest on.
+/// The coefficients, and the number of different core counts that they are based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreScaling {
     pub contention: f64,
@@ -267,14 +266,14 @@ pub struct CoreScaling {
 }
 
 impl CoreScaling {
-    /// As many cores of one worker's speed.
+    /// Returns the equivalent number of cores of one worker's speed.
     pub fn effective(self, cores: u32) -> f64 {
         let n = f64::from(cores);
         n / (1.0 + self.contention * (n - 1.0) + self.coherence * n * (n - 1.0))
     }
 
-    /// Fitted to the rates of `cores` (those of the target), by least squares of `n/C(n) − 1`,
-    /// which is linear in both coefficients; `None` without two numbers of cores.
+    /// Fits the coefficients to the target's rates on `cores`, by least squares of `n/C(n) − 1`,
+    /// which is linear in both; `None` without two numbers of cores.
     pub fn fit(observations: &[Observation], target: &str) -> Option<Self> {
         let of_target = observations.iter().filter(|one| {
             one.scenario == "cores" && one.target == target && !one.measurement.noise.is_shared
@@ -302,7 +301,7 @@ impl CoreScaling {
         Self::of_points(&points)
     }
 
-    /// From pairs of cores (more than one) and rates relative to one core.
+    /// Fits pairs of cores (more than one) and rates relative to one core.
     fn of_points(points: &[(f64, f64)]) -> Option<Self> {
         let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
         if most < 2.0 {

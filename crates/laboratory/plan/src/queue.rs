@@ -1,9 +1,9 @@
-//! The tail of response times of a worker, by discrete events.
+//! Simulates the tail of a worker's response times, by discrete events.
 //!
-//! A worker is a queue of its own: `SO_REUSEPORT` gives it its connections by chance. A connection
-//! comes to it several times (hello, request, reply), and waits each time for those before it.
-//! Demands are measured; how far they vary is taken from the responses of a worker that was hardly
-//! busy. Where the client was one busy thread, as in a laboratory, it is a queue as well.
+//! A worker is a queue of its own: `SO_REUSEPORT` assigns it connections at random. A connection
+//! visits it several times (hello, request, reply), and waits each time for earlier visits. Demands
+//! are measured; their variance is taken from the responses of a worker that was hardly busy. If
+//! the client was one busy thread, as in a laboratory, it is a queue as well.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,13 +13,13 @@ use measure::histogram::Histogram;
 use measure::measurement::DurationSummary;
 use measure::random::SplitMix;
 
-/// How often a connection comes to its worker: its hello, its request, the server's reply.
+/// Visits of a connection to its worker: its hello, its request, the server's reply.
 const VISITS: u32 = 3;
 
-/// Connections of a simulation: the p99 of these varies by some 3 %.
+/// Connections of a simulation: their p99 varies by some 3 %.
 const CONNECTIONS: usize = 40_000;
 
-/// How durations vary, as multiples of their mean at shares of all.
+/// Variation of durations, as multiples of their mean at shares of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationShape {
     points: Vec<(f64, f64)>,
@@ -29,23 +29,23 @@ pub struct DurationShape {
 #[derive(Clone, Debug)]
 pub struct WorkerQueue {
     pub arrivals_per_s: f64,
-    /// CPU time of a connection, each kind with its share of all.
+    /// CPU time of each kind of connection, with its share of all.
     pub demands_s: Vec<(f64, f64)>,
     pub shape: DurationShape,
-    /// Time of a connection that no server spends: the network, and clients of their own.
+    /// Time of a connection outside of servers: the network, and clients of their own.
     pub elsewhere_s: f64,
     /// CPU time of a connection at the one client that makes all of them; 0 if each has its own.
     pub client_s: f64,
 }
 
 impl DurationShape {
-    /// All alike.
+    /// Makes all durations equal.
     pub fn constant() -> Self {
         Self { points: vec![(0.0, 1.0), (1.0, 1.0)] }
     }
 
-    /// By the quantiles of responses. The least is as far below the median as the 90th percentile
-    /// is above, and a fifth of the median at least.
+    /// Derives the shape from quantiles of responses. The least is as far below the median as the
+    /// 90th percentile is above, and at least a fifth of the median.
     pub fn of(response: &DurationSummary) -> Self {
         let median = response.p50_ns as f64;
         if response.count == 0 || median == 0.0 {
@@ -76,17 +76,17 @@ impl DurationShape {
     }
 }
 
-/// A connection comes to a station: at which nanosecond, which connection, which step of its way.
+/// Arrival of a connection at a station: nanosecond, connection, step of its way.
 type Visit = Reverse<(u64, usize, u32)>;
 
 impl WorkerQueue {
-    /// CPU time per second, at the demands that were given.
+    /// Returns the CPU time per second, at the given demands.
     pub fn work(&self) -> f64 {
         let mean: f64 = self.demands_s.iter().map(|(share, demand)| share * demand).sum();
         self.arrivals_per_s * mean
     }
 
-    /// Response times of connections that arrive at random.
+    /// Simulates response times of connections that arrive at random.
     pub fn responses(&self, seed: u64) -> Histogram {
         let mut random = SplitMix { state: seed };
         let mut visits: BinaryHeap<Visit> = BinaryHeap::new();
@@ -102,7 +102,7 @@ impl WorkerQueue {
             visits.push(Reverse((at, connection, 0)));
         }
         let mut all = Histogram::default();
-        // The worker's and the client's next free instant.
+        // Next free instants of the worker and of the client.
         let mut free = [0u64; 2];
         while let Some(Reverse((at, connection, step))) = visits.pop() {
             let (server_s, elsewhere_s) = demands[connection];
@@ -149,9 +149,9 @@ mod tests {
         }
     }
 
-    /// Pollaczek and Khinchine: of constant demands D a visit waits ρ D / (2 (1 − ρ)) on average.
-    /// Visits that follow each other at once wait as one queue does that takes turns, so the sum of
-    /// three lies between that of one visit and thrice that.
+    /// Pollaczek and Khinchine: with constant demands D a visit waits ρ D / (2 (1 − ρ)) on average.
+    /// Visits that follow each other at once wait like one queue that takes turns, so the sum of
+    /// three lies between one visit's wait and three times that.
     #[test]
     fn waits_are_those_of_the_formula() {
         for busy in [0.3, 0.6, 0.8] {

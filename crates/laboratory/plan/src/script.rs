@@ -1,4 +1,4 @@
-//! The script of a simulation: what happens to the farm, and when.
+//! Parses the script of a simulation: events of the farm, and their times.
 
 use options::quantity;
 
@@ -15,18 +15,18 @@ pub enum FarmPart {
 pub enum FarmEvent {
     /// Nodes die at once, with their connections and, unless they are shared, their sessions.
     Lose(FarmPart),
-    /// Each node in turn is away for so many seconds.
+    /// Each node in turn is away for this many seconds.
     Roll(f64),
     StoreAway,
-    /// The nodes fall into two halves that do not hear each other.
+    /// The nodes are split into two halves that cannot reach each other.
     Partition,
-    /// Clients' sessions are of no more use, as when keys are lost that were never shared.
+    /// Clients' sessions become useless, as when keys are lost that were never shared.
     Forget(f64),
     /// A reload takes a share of each node's CPU.
     Reload(f64),
     /// Clients come more often.
     Load(f64),
-    /// Clients come back beside their usual visits, spread over the time.
+    /// Clients return in addition to their usual visits, spread over the time.
     Return(f64),
 }
 
@@ -34,17 +34,17 @@ pub enum FarmEvent {
 pub struct ScriptLine {
     pub text: String,
     pub at_s: f64,
-    /// How long it lasts; without one, until the end.
+    /// Duration of the event; `None`: until the end.
     pub length_s: Option<f64>,
     pub event: FarmEvent,
 }
 
 impl ScriptLine {
-    /// `10m lose 1 for 2m`: the instant, what happens, and how long it lasts.
+    /// Parses `10m lose 1 for 2m`: the instant, the event, and its duration.
     ///
     /// # Errors
-    /// [`PlanFault::Script`] for a line of another form, [`PlanFault::Meaning`] for one that cannot
-    /// be meant.
+    /// Fails with [`PlanFault::Script`] for a malformed line, [`PlanFault::Meaning`] for one that
+    /// makes no sense.
     pub fn parse(text: &str) -> Result<Self, PlanFault> {
         let foreign = || PlanFault::Script(text.escape_debug().to_string());
         let meaning = |why: &str| PlanFault::Meaning {
@@ -85,7 +85,7 @@ impl ScriptLine {
         Ok(Self { text: text.to_owned(), at_s, length_s, event })
     }
 
-    /// When it is over, in a farm of so many nodes.
+    /// Returns the end of the event, in a farm of that many nodes.
     pub fn end_s(&self, nodes: u32) -> f64 {
         match self.event {
             FarmEvent::Roll(each) => self.at_s + each * f64::from(nodes),
@@ -95,7 +95,7 @@ impl ScriptLine {
 }
 
 impl FarmPart {
-    /// Nodes of so many, one at least.
+    /// Returns the number of affected nodes, at least one.
     pub fn of(self, nodes: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -104,7 +104,7 @@ impl FarmPart {
     }
 }
 
-/// `3`, `30%`, `1/3`.
+/// Parses `3`, `30%`, `1/3`.
 fn part_of(text: &str) -> Option<FarmPart> {
     if let Some((above, below)) = text.split_once('/') {
         let share = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;

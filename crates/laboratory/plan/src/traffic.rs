@@ -1,13 +1,13 @@
-//! The traffic that is planned for, as meant: keys, groups, rates; and what follows from it, the
-//! costs of sharing its sessions among them.
+//! Describes the planned traffic (keys, groups, rates), and derives the costs of sharing sessions
+//! among hosts.
 //!
-//! Those costs come from what was measured of Lariat between programs and in virtual time
-//! (docs/guide/scale-out.md, "What it costs"). Its protocol is not imported: the laboratory does
-//! not know the terminator.
+//! Those costs come from measurements of Lariat between programs and in virtual time
+//! (docs/guide/scale-out.md, "What it costs"). Its protocol is not imported, because the laboratory
+//! does not depend on the terminator.
 
 use measure::choice::Kind;
 
-/// The key of a certificate, as far as its cost goes.
+/// The key of a certificate, as far as its cost is concerned.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PlannedKey {
     P256,
@@ -18,13 +18,13 @@ pub enum PlannedKey {
     Rsa4096,
 }
 
-/// A key: its name in flags and files; that in tables of speeds and in the words of scenarios; and
-/// bytes to the client in a full handshake of TLS 1.3 that shows a leaf and an intermediate of such
-/// keys, as measured with P-256 and RSA 2048 (`docs/benchmarks.md`). Of longer RSA two keys and
-/// three signatures grow.
+/// A key: its name in flags and files; its name in tables of speeds and in scenarios; and bytes to
+/// the client in a full handshake of TLS 1.3 that shows a leaf and an intermediate of such keys, as
+/// measured with P-256 and RSA 2048 (`docs/benchmarks.md`). For longer RSA two keys and three
+/// signatures grow.
 type PlannedKeyRow = (PlannedKey, &'static str, &'static str, f64);
 
-/// In the order of [`PlannedKey`].
+/// Rows in the order of [`PlannedKey`].
 const KEYS: [PlannedKeyRow; 6] = [
     (PlannedKey::P256, "ecdsa-p256", "P-256", 1793.0),
     (PlannedKey::P384, "ecdsa-p384", "P-384", 1793.0),
@@ -35,7 +35,7 @@ const KEYS: [PlannedKeyRow; 6] = [
 ];
 
 impl PlannedKey {
-    /// All of them, by their names in flags and files.
+    /// Returns all keys, by their names in flags and files.
     pub fn named() -> [(&'static str, Self); 6] {
         KEYS.map(|(key, name, ..)| (name, key))
     }
@@ -44,7 +44,7 @@ impl PlannedKey {
         KEYS[self as usize].1
     }
 
-    /// The name in tables of speeds and in the words of scenarios.
+    /// Returns the name in tables of speeds and in the words of scenarios.
     pub fn title(self) -> &'static str {
         KEYS[self as usize].2
     }
@@ -53,7 +53,7 @@ impl PlannedKey {
         KEYS[self as usize].3
     }
 
-    /// By the scheme of a handshake; of RSA, the length is the first that the record's words name.
+    /// Finds a key by a signature's scheme; for RSA, by the first length that `words` names.
     pub fn of_signature(signature: Option<&str>, words: &str) -> Option<Self> {
         match signature? {
             "ecdsa_secp256r1_sha256" => Some(Self::P256),
@@ -77,14 +77,14 @@ pub const GROUPS: [(&str, &str); 4] = [
     ("secp384r1", "P-384"),
 ];
 
-/// How sessions are known on other hosts than the one that made them.
+/// How hosts know sessions that other hosts made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sharing {
-    /// Each host knows its own.
+    /// Each host knows only its own sessions.
     Apart,
     /// Hosts send each other every new session.
     Peers,
-    /// A store outside of the hosts keeps them.
+    /// A store outside of the hosts keeps sessions.
     Store,
     /// Tickets under keys that all hosts have.
     Tickets,
@@ -108,31 +108,31 @@ impl Sharing {
 pub struct TrafficForecast {
     pub requests_per_s: f64,
     pub requests_per_connection: f64,
-    /// The share of connections, 0 to 1, every session known everywhere.
+    /// Share of connections that resume if every session is known everywhere, 0 to 1.
     pub resumed_share: f64,
     pub lifetime_s: f64,
     pub is_tls13: bool,
     pub key: PlannedKey,
-    /// As handshakes name it, in small letters.
+    /// Group as handshakes name it, in lower case.
     pub group: String,
     pub body_bytes: u64,
     pub clients: f64,
     /// How long a connection stays open.
     pub connection_s: f64,
     pub p99_s: f64,
-    /// Hosts that may fail at once.
+    /// Number of hosts that may fail at once.
     pub lose: u32,
     pub sharing: Sharing,
     pub cores: u32,
     pub memory_bytes: u64,
     pub files: u64,
-    /// No worker may be busier on the worst day, 0 to 1.
+    /// Limit of a worker's busy share on the worst day, 0 to 1.
     pub busy_max: f64,
     pub round_trip_s: f64,
     pub seed: u64,
 }
 
-/// Bytes to the client in a resumption, and by how much a full handshake of TLS 1.2 has fewer:
+/// Bytes to the client in a resumption, and how many fewer a full handshake of TLS 1.2 has:
 /// `lariat-lab load --no-request --handshake psk` (`ticket`, `full`) counted them.
 const RESUMED_TLS13_BYTES: f64 = 453.0;
 const RESUMED_TLS12_BYTES: f64 = 363.0;
@@ -143,8 +143,8 @@ impl TrafficForecast {
         self.requests_per_s / self.requests_per_connection
     }
 
-    /// Bytes that all hosts send to clients: bodies and handshakes; replies' own headers are not
-    /// known, and packets' not counted.
+    /// Returns the bytes that all hosts send to clients: bodies and handshakes, without headers of
+    /// replies, which are unknown, and of packets.
     pub fn sent_bytes_per_s(&self) -> f64 {
         let full = self.key.handshake_bytes();
         let (full, resumed) = if self.is_tls13 {
@@ -156,7 +156,7 @@ impl TrafficForecast {
         self.requests_per_s * self.body_bytes as f64 + self.connections_per_s() * handshake
     }
 
-    /// The kind of a resumption.
+    /// Returns the kind of a resumption.
     pub fn resumption(&self) -> Kind {
         match (self.is_tls13, self.sharing) {
             (true, _) => Kind::Psk,
@@ -165,7 +165,7 @@ impl TrafficForecast {
         }
     }
 
-    /// The share of connections that could resume at most, each client returning at random.
+    /// Returns the greatest share of connections that could resume, clients returning at random.
     ///
     /// With TLS 1.3 each connection brings a new session: a client resumes if it returns within the
     /// lifetime. With TLS 1.2 a session ends its lifetime after the full handshake, so that one
@@ -175,18 +175,18 @@ impl TrafficForecast {
         if self.is_tls13 { 1.0 - (-returns).exp() } else { returns / (1.0 + returns) }
     }
 
-    /// Distinct clients that return within a lifetime: the sessions that are worth a place. Che,
-    /// Tung and Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002), of equal clients.
+    /// Returns the distinct clients that return within a lifetime: the sessions worth keeping. Che,
+    /// Tung and Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002), for equal clients.
     pub fn sessions_alive(&self) -> f64 {
         let returns = self.connections_per_s() / self.clients * self.lifetime_s;
         self.clients * (1.0 - (-returns).exp())
     }
 }
 
-/// Bytes for a session that goes to one peer, in a datagram with others: 216 for one, 3240 for 15.
+/// Bytes of a session to one peer, in a datagram with others: 216 for one, 3240 for 15.
 pub const BYTES_PER_PEER: f64 = 216.0;
 
-/// Bytes for a session that goes to a store: the same sealed session and the command around it.
+/// Bytes for a session that is sent to a store: the same sealed session and the command around it.
 pub const BYTES_TO_STORE: f64 = 250.0;
 
 /// CPU time of the host that made a session and sends it to peers, in µs (58 to 92).
@@ -195,19 +195,19 @@ const SEND_US: f64 = 80.0;
 /// CPU time of each host that receives and keeps it, in µs (19 to 35).
 const RECEIVE_US: f64 = 28.0;
 
-/// CPU time for a session that goes to a store, in µs (61 to 78).
+/// CPU time for a session that is sent to a store, in µs (61 to 78).
 const STORE_US: f64 = 70.0;
 
 /// Bytes of a session in the cache.
 pub const CACHE_BYTES: f64 = 364.0;
 
-/// As much as peers should fill of a host's network: 100 Mbit/s, a tenth of a slow card.
+/// Limit of peers' traffic on a host's network: 100 Mbit/s, a tenth of a slow card.
 pub const MESH_BYTES_PER_S_MAX: f64 = 12.5e6;
 
 /// New sessions per second that one core of a store takes (some 50 µs each).
 pub const STORE_SESSIONS_PER_S_MAX: f64 = 20_000.0;
 
-/// CPU time of a host per second, in seconds, for `made` new sessions per second of each of
+/// Returns the CPU seconds per second of a host, for `made` new sessions per second on each of
 /// `hosts`.
 pub fn cpu_share(sharing: Sharing, hosts: u32, made: f64) -> f64 {
     let others = f64::from(hosts.saturating_sub(1));
@@ -219,7 +219,7 @@ pub fn cpu_share(sharing: Sharing, hosts: u32, made: f64) -> f64 {
     us / 1e6
 }
 
-/// Bytes per second that a host sends.
+/// Returns the bytes per second that a host sends.
 pub fn bytes_per_s(sharing: Sharing, hosts: u32, made: f64) -> f64 {
     match sharing {
         Sharing::Peers => made * BYTES_PER_PEER * f64::from(hosts.saturating_sub(1)),

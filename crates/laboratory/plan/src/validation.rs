@@ -1,14 +1,14 @@
-//! Predictions beside measurements that they did not see.
+//! Compares predictions with measurements that they did not use.
 //!
 //! - `implementations`: mixes of full handshakes and resumptions, from connections that were each
-//!   measured by themselves in other scenarios
+//!   measured separately in other scenarios
 //! - `part-load`: CPU time from the other loads of the same program, or, at its least load, from
-//!   how other programs grew dearer; the p99 by the queue, from responses at the least load
+//!   the growth of other programs' costs; the p99 by the queue, from responses at the least load
 //! - `overload`: goodput, by the farm of one node
 //! - `scale-out`: shares that resumed in the worst second, by the farm
 //!
-//! `cores` needs CPUs for two workers beside those of the client: where they are shared, its rates
-//! say nothing of the server.
+//! `cores` needs CPUs for two workers besides those of the client: if they are shared, its rates do
+//! not describe the server.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::farm::replay;
 use crate::observation::{Observation, mean};
 use crate::queue::{DurationShape, WorkerQueue};
 
-/// Bounds of errors that are promised, while a server is at most this busy.
+/// Promised bounds of errors, while a server is at most this busy.
 const CPU_ERROR_MAX: f64 = 0.05;
 const P99_ERROR_MAX: f64 = 0.30;
 const BUSY_PROMISED: f64 = 0.80;
@@ -31,7 +31,7 @@ const SHARE_ERROR_MAX: f64 = 0.05;
 /// Rounds of one configuration, in the order of the records.
 type Rounds<'o> = BTreeMap<(&'o str, &'o str), Vec<&'o Observation>>;
 
-/// All rows that these observations bear.
+/// Returns all rows for which these observations suffice.
 pub fn validate(observations: &[Observation], speeds: &HostSpeeds) -> Vec<ValidationRow> {
     let mut rounds: Rounds<'_> = BTreeMap::new();
     for one in observations {
@@ -50,8 +50,8 @@ pub fn validate(observations: &[Observation], speeds: &HostSpeeds) -> Vec<Valida
     rows
 }
 
-/// A row of a figure that is judged by its ratio, or, of shares, by the difference; `None` = there
-/// is no ratio to a figure of 0.
+/// Makes the row of a figure that is judged by its ratio, or, for shares, by the difference; `None`
+/// if the measured figure is 0 and has no ratio.
 fn row(
     rounds: &[&Observation],
     (metric, is_share, bound): (&str, bool, f64),
@@ -141,7 +141,7 @@ fn part_load(rounds: &[&Observation], observations: &[Observation]) -> Vec<Valid
     of_cpu.into_iter().chain(has_tail.then(|| tail(rounds, lightest, cpu_us)).flatten()).collect()
 }
 
-/// How much dearer the other programs were at that load, on average.
+/// Returns the average factor by which the other programs' costs were higher at that load.
 fn others_factor(first: &Observation, busy: f64, observations: &[Observation]) -> f64 {
     let mut targets: Vec<&str> = observations.iter().map(|one| one.target.as_str()).collect();
     targets.sort_unstable();
@@ -155,7 +155,7 @@ fn others_factor(first: &Observation, busy: f64, observations: &[Observation]) -
     if factors.is_empty() { 1.0 } else { mean(&factors) }
 }
 
-/// The p99 of open load, the one client a queue as well: its own CPU time is no prediction.
+/// Predicts the p99 of open load with the one client as a queue; its own CPU time is measured.
 fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<ValidationRow> {
     let response = &lightest.measurement.response;
     let light_client = lightest.client_us + lightest.origin_us;
@@ -176,7 +176,7 @@ fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<
     row(rounds, ("p99, ms", false, P99_ERROR_MAX), mean(&predictions), &measured, from)
 }
 
-/// Goodput to capacity, by the farm of one node; how programs queue is what their source says.
+/// Predicts goodput to capacity by the farm of one node; the row's source names the queue order.
 fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     let goodput = rounds.iter().map(|one| {
         let measurement = &one.measurement;
@@ -192,7 +192,7 @@ fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     row(rounds, ("goodput, to capacity", true, SHARE_ERROR_MAX), predicted, &goodput?, from)
 }
 
-/// The least share that resumed in a second, from the death of the node until its return.
+/// Predicts the least share that resumed in a second, from the node's death until its return.
 fn scale_out(rounds: &[&Observation]) -> Option<ValidationRow> {
     let worst = |one: &Observation| {
         let seconds = &one.measurement.seconds;

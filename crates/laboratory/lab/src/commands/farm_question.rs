@@ -1,4 +1,4 @@
-//! The question of `plan` and `simulate`: keys that are flags and a TOML file, and what they mean.
+//! Reads the question of `plan` and `simulate` from flags and a TOML file.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::fault::{LabFault, LabResult, unknown};
 use crate::load::read_text;
 use crate::pages::{shown, tame};
 
-/// A value as it was written: text of a flag, or a text or number of a file.
+/// A value as written: text of a flag, or a text or number of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WrittenValue(pub(super) String);
 
-/// The value of a key; `None` where it was left out.
+/// The written value of a key; `None` if the key is missing.
 pub(super) type Written = Option<WrittenValue>;
 
 impl<'de> Deserialize<'de> for WrittenValue {
@@ -41,7 +41,7 @@ impl FromStr for WrittenValue {
     }
 }
 
-/// The keys, as they were written; none has a value yet that was left out.
+/// The keys as written, before defaults.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct FarmQuestion {
@@ -125,26 +125,26 @@ pub(super) struct FarmQuestion {
     pub(super) target: Vec<String>,
 }
 
-/// The records' host, or the one that is planned for.
+/// Size of the records' host, or of the host that is planned for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostSize {
     pub(super) cores: u32,
     pub(super) memory_bytes: u64,
 }
 
-/// Greatest values that are meant: beyond them a key was mistyped.
+/// Greatest accepted values: beyond them a key was probably mistyped.
 const RATE_MAX: f64 = 1e9;
 const CLIENTS_MAX: f64 = 1e11;
 const CORES_MAX: f64 = 8192.0;
 const YEAR_S: f64 = 366.0 * 86_400.0;
 
-/// Clients for each connection per second, where they were left out.
+/// Default number of clients for each connection per second.
 const CLIENTS_PER_CONNECTION: f64 = 100.0;
 
 const OPEN_FILES: f64 = 1_048_576.0;
 
 impl FarmQuestion {
-    /// The keys of a file, where no flag says otherwise. Paths in it begin at its folder.
+    /// Fills keys that no flag sets from a file. Relative paths in it begin at its folder.
     pub(super) fn with_file(self, path: Option<&Path>) -> LabResult<Self> {
         let Some(path) = path else {
             return Ok(self);
@@ -184,7 +184,7 @@ impl FarmQuestion {
         self
     }
 
-    /// The meaning of all keys.
+    /// Converts all keys to a forecast.
     pub(super) fn meant(&self, host: HostSize) -> LabResult<TrafficForecast> {
         if self.rate.is_none() {
             return Err(LabFault::new(
@@ -229,7 +229,7 @@ impl FarmQuestion {
         Ok(forecast)
     }
 
-    /// The money of a month, if there is a price.
+    /// Returns the prices for a monthly cost, if a price was given.
     pub(super) fn money(
         &self,
         forecast: &TrafficForecast,
@@ -258,13 +258,13 @@ impl FarmQuestion {
     }
 }
 
-/// Hours of a month, as those count them who sell hosts.
+/// Hours of a month, as hosting providers count them.
 const MONTH_H: f64 = 730.0;
 
-/// Units of what is sent, in GB.
+/// Units of traffic, in GB.
 const TRAFFIC_UNITS: [(&str, f64); 2] = [("GB", 1.0), ("TB", 1e-3)];
 
-/// `0.40/h`: an amount for a unit, in whatever currency.
+/// Parses `0.40/h`: an amount per unit, in any currency.
 fn price(name: &str, written: &Written, units: &[(&str, f64)]) -> LabResult<Option<f64>> {
     let names: Vec<_> = units.iter().map(|(known, _)| format!("0.40/{known}")).collect();
     let wanted = format_args!("a price, as {}", names.join(" or "));
@@ -276,7 +276,7 @@ fn price(name: &str, written: &Written, units: &[(&str, f64)]) -> LabResult<Opti
     })
 }
 
-/// The keys with their values, for the head of an answer.
+/// Lists the keys with their values, for the head of an answer.
 pub(super) fn asked(forecast: &TrafficForecast) -> Vec<(String, String)> {
     let seconds = |value: f64| quantity::show_duration(std::time::Duration::from_secs_f64(value));
     let percent = |value: f64| format!("{:.1} %", value * 100.0);
@@ -310,7 +310,7 @@ fn wrong(name: &str, text: &str, wanted: impl Display) -> LabFault {
     )
 }
 
-/// The meaning of a key, or the usual one where it was left out.
+/// Parses the value of a key, or returns the default if the key is missing.
 fn meant<T>(
     name: &str,
     written: &Written,
@@ -324,7 +324,7 @@ fn meant<T>(
     read(text).ok_or_else(|| wrong(name, text, wanted))
 }
 
-/// `40000`, `40000/s`, `2e6`, within bounds.
+/// Parses `40000`, `40000/s` or `2e6`, within bounds.
 pub(super) fn number(
     name: &str,
     written: &Written,
@@ -361,7 +361,7 @@ fn bytes(name: &str, written: &Written, usual: u64, most: u64) -> LabResult<u64>
     meant(name, written, usual, "a size, as 8KiB or 64GiB", size)
 }
 
-/// `70%` or `0.7`.
+/// Parses `70%` or `0.7`.
 fn part(text: &str, least: f64) -> Option<f64> {
     let percent = text.strip_suffix('%');
     let value: f64 = percent.unwrap_or(text).trim().parse().ok()?;
@@ -373,7 +373,7 @@ pub(super) fn share(name: &str, written: &Written, usual: f64) -> LabResult<f64>
     meant(name, written, usual, "a share, as 70% or 0.7", |text| part(text, 0.0))
 }
 
-/// A worker that may do nothing meets no demand, whatever else is asked.
+/// Parses the limit of a worker's utilization; 0 is refused because no number of hosts would do.
 fn busy_max(written: &Written) -> LabResult<f64> {
     meant("busy-max", written, 0.8, "a share from 1% to 100%", |text| part(text, 0.01))
 }

@@ -31,7 +31,7 @@ pub(super) struct HostArguments {
     json: bool,
 }
 
-/// A minute for each row is more than enough.
+/// Longest time for each row; a minute is more than enough.
 const SECONDS_MAX: f64 = 60.0;
 const SECONDS_MIN: f64 = 0.01;
 

@@ -1,6 +1,6 @@
-//! `lariat-lab load`: from the command line to the record.
+//! Runs `lariat-lab load`, from the command line to the record.
 //!
-//! Owns the order of things: everything that can be wrong is reported before the first packet.
+//! Reports every error that can be found in advance before the first packet is sent.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(super) struct LoadArguments {
     flags: TableFlags<LoadTable>,
 }
 
-/// The table of the settings of a load, whose flags the command takes.
+/// Table of the settings of a load, which become flags of the command.
 #[derive(Clone, Debug)]
 struct LoadTable;
 
@@ -77,7 +77,7 @@ impl FlagTable for LoadTable {
     const TABLE: &'static options::Table = &TABLE;
 }
 
-/// The command with what its table does not say.
+/// Completes the command with what the table lacks.
 pub(super) fn completed(command: clap::Command) -> clap::Command {
     command.mut_arg("url", |url| url.hide(true)).mut_arg("quiet", |quiet| quiet.short('q'))
 }
@@ -95,13 +95,13 @@ pub(super) fn run(arguments: LoadArguments, console: Console) -> LabResult<Exit>
     carry_out(prepare(plan.as_deref(), &flags, console)?, console)
 }
 
-/// Printed at the first signal.
+/// Message at the first signal.
 const ENDING: &str = "Ending early; once more ends at once, without a record.";
 
-/// The latest beginning, from now: a day. A later one is a slip of the time zone or the date.
+/// The latest start time, from now: a day. A later one is a mistake in the time zone or the date.
 const START_AHEAD_MAX: Duration = Duration::from_secs(86_400);
 
-/// Between two looks whether a signal has come.
+/// Pause between two checks for a signal.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
 struct PreparedLoad {
@@ -113,14 +113,14 @@ struct PreparedLoad {
     expected: Vec<LoadBound>,
     plan: LoadPlan,
     search: Option<Search>,
-    /// How long it will take, if that is known.
+    /// Expected duration, if known.
     planned: Option<Duration>,
     start_at: Option<SystemTime>,
     started: RecordDate,
     destination: Destination,
 }
 
-/// Checks everything that can be wrong, and reports it.
+/// Checks the arguments and reports every error that can be found in advance.
 fn prepare(
     plan: Option<&Path>,
     flags: &[(&'static str, String)],
@@ -280,12 +280,12 @@ fn frame(prepared: &PreparedLoad) -> Frame {
 struct LoadWatcher {
     line: LiveLine,
     quiet: bool,
-    /// Whether lines are wanted even where a view could be drawn.
+    /// Whether to print lines even if the terminal could show a view.
     lines: bool,
     interrupt: Interrupt,
     console: Console,
     screen: Option<Screen>,
-    /// The rate that is tried, in a search.
+    /// The rate that a search tries now.
     note: String,
     progress: LoadProgress,
     page: Option<MetricsPage>,
@@ -314,7 +314,7 @@ impl LoadWatcher {
         self.follow(run, plan, planned)
     }
 
-    /// Draws on the terminal from now on, or says what the lines to come mean.
+    /// Takes the terminal from now on, or prints the heads of the lines to come.
     fn open(&mut self, plan: &LoadPlan) {
         if self.quiet {
             return;
@@ -392,7 +392,7 @@ impl LoadWatcher {
         let elapsed = Duration::from_secs(at_s + 1);
         let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
         if !is_rest || failed > 0 {
-            // Else what was under way at the end has come to its end: nothing to look at.
+            // Otherwise, operations in flight at the end have completed: nothing to look at.
             let failures = &progress.failures;
             self.console.say(self.line.text(&progress.second, failures, elapsed, planned));
         }
@@ -431,7 +431,7 @@ fn hand_over(record: &LoadRecord, destination: Destination, console: Console) ->
     told.map(|_| exit_of(record))
 }
 
-/// Failures are a measurement, unless there is nothing else.
+/// Failures are a measurement, unless nothing succeeded.
 fn exit_of(record: &LoadRecord) -> Exit {
     let totals = record.totals;
     match &record.capacity {

@@ -1,4 +1,4 @@
-//! `lariat-lab origin`: its arguments and messages.
+//! Runs `lariat-lab origin`: its arguments and messages.
 
 use std::ffi::OsString;
 use std::io;
@@ -50,7 +50,7 @@ pub(super) struct OriginArguments {
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 
-/// More threads than this are a slip.
+/// Limit of threads; more are a mistake.
 const THREADS_MAX: i64 = 1024;
 
 pub(super) fn run(arguments: OriginArguments, console: Console) -> LabResult<Exit> {
@@ -77,7 +77,7 @@ fn summary(totals: &Totals) -> String {
     )
 }
 
-/// Called by the first worker that can accept no connection.
+/// Warns that connections cannot be accepted; the first such worker calls this.
 fn warn(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -126,7 +126,7 @@ fn unix(path: OsString) -> Result<Address, &'static str> {
     Ok(Address::Unix(UnixName::Path(path.into())))
 }
 
-/// `7%`, as a part of 1.
+/// Parses `7%` as a fraction of 1.
 fn burn(text: &str) -> Option<f64> {
     let percent: u16 = text.strip_suffix('%')?.parse().ok()?;
     Some(f64::from(percent) / 100.0)

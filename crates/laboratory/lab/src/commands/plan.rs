@@ -1,10 +1,10 @@
-//! `lariat-lab plan`: its arguments, the records that it reads, and where the answer goes; and a
-//! host's own day as its question: ranges of Lariat's metrics, as Prometheus answers
-//! `/api/v1/query_range`, or Lariat's log of connections.
+//! Runs `lariat-lab plan`: reads its arguments and records and writes the answer.
 //!
-//! Counters of all services and hosts are summed; the busiest interval is the day that is planned
-//! for. A counter that fell began anew. Of a log, intervals are the minutes of the clock. How hosts
-//! are reckoned is the crate `plan`'s, how the answer looks `report`'s.
+//! Reads a host's own day, too: ranges of Lariat's metrics, as Prometheus answers
+//! `/api/v1/query_range`, or Lariat's log of connections. Counters of all services and hosts are
+//! summed; the busiest interval is the day that is planned for. A counter that fell was restarted.
+//! In a log, intervals are the minutes of the clock. The crate `plan` computes hosts, `report`
+//! formats the answer.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -64,7 +64,7 @@ pub(super) struct PlanArguments {
     output: AnswerOutput,
 }
 
-/// All that records say.
+/// Evidence from all records.
 pub(super) struct RecordEvidence {
     pub(super) observations: Vec<Observation>,
     pub(super) speeds: HostSpeeds,
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> LabResult<Exit>
             .map(|()| success);
     }
     let warnings = evidence.warnings.clone();
-    // They may be the reason why there is no answer.
+    // The warnings may explain why there is no answer.
     let tell = |_: &LabFault| warnings.iter().for_each(|one| console.warn(&one.seen));
     let plan = answer(&question, evidence).inspect_err(tell)?;
     let is_met = plan.targets.first().is_some_and(|first| first.hosts.is_some());
@@ -148,7 +148,7 @@ pub(super) fn tool(name: &str) -> RecordingTool {
     RecordingTool { name: name.to_owned(), version, tls: String::new() }
 }
 
-/// The command line that repeats this.
+/// Returns the command line of this process.
 pub(super) fn command() -> Vec<String> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("lariat-lab".to_owned()).chain(words).collect()
@@ -225,7 +225,7 @@ fn described(name: &str, experiment: &Experiment) -> String {
     ))
 }
 
-/// Records of two hosts or versions do not make one plan without a word.
+/// Warns if records come from different hosts or versions.
 fn differences(named: &[(String, Experiment)]) -> Vec<RunWarning> {
     let (first_name, first) = &named[0];
     let mut all = Vec::new();
@@ -249,7 +249,7 @@ fn differences(named: &[(String, Experiment)]) -> Vec<RunWarning> {
     all
 }
 
-/// A host as `lariat-lab host --json` printed it.
+/// Reads a host report that `lariat-lab host --json` printed.
 fn host(path: &Path) -> LabResult<HostReport> {
     let foreign = |why: String| {
         LabFault::new(
@@ -271,10 +271,10 @@ fn host(path: &Path) -> LabResult<HostReport> {
     Ok(report)
 }
 
-/// Handshakes by kind and version.
+/// Metric of handshakes by kind and version.
 const HANDSHAKES: &str = "lariat_handshakes_total";
 
-/// CPU time of the worker process.
+/// Metric of the worker process's CPU time.
 const CPU: &str = "process_cpu_seconds_total";
 
 /// The busiest interval of a range.
@@ -283,7 +283,7 @@ pub(crate) struct BusiestInterval {
     handshakes_per_s: f64,
     pub(super) resumed_share: f64,
     tls13_share: f64,
-    /// CPU time for a handshake with all that its connection did, where that was in the file.
+    /// CPU time per handshake, with all work of its connection; `None` if the file lacks it.
     cpu_us: Option<f64>,
 }
 
@@ -303,7 +303,7 @@ impl IntervalSums {
         self.tls13 += if version == "TLSv1.3" { count } else { 0.0 };
     }
 
-    /// The busiest of intervals of that length.
+    /// Returns the busiest of intervals of that length.
     fn busiest(
         sums: impl IntoIterator<Item = Self>,
         length_s: f64,
@@ -321,10 +321,10 @@ impl IntervalSums {
 }
 
 /// # Errors
-/// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
+/// Fails with [`LabFault`] if the file is no answer of Prometheus, or contains no handshake.
 pub(super) fn read(path: &Path) -> LabResult<BusiestInterval> {
     let file = File::open(path).map_err(|error| foreign(path, &error.to_string()))?;
-    // A log may be as large as a day was busy.
+    // A log may be as large as a busy day makes it.
     let answer = read_text(path).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let answer = answer.filter(|answer| answer.get("time").is_none());
     let busiest =
@@ -343,7 +343,7 @@ fn foreign(path: &Path, why: &str) -> LabFault {
 
 fn busiest(answer: &Value) -> Result<BusiestInterval, &'static str> {
     let series = answer["data"]["result"].as_array().ok_or("it has no data.result")?;
-    // By the instant at which an interval ends, in seconds.
+    // Sums by the instant at which an interval ends, in seconds.
     let mut sums = BTreeMap::<u64, IntervalSums>::new();
     let mut step_s = 1;
     for one in series {
@@ -369,13 +369,13 @@ const NOT_A_LOG: &str = "it is neither an answer of Prometheus nor a log of conn
 /// Length of `2026-11-28T14:16`, the minute of a time in RFC 3339.
 const MINUTE_LENGTH: usize = 16;
 
-/// A line of the log is shorter.
+/// Limit of a line; entries of the log are shorter.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// A file without one entry in so many lines is something else.
+/// Lines without an entry after which a file is taken for something else.
 const LINES_WITHOUT_MAX: usize = 1000;
 
-/// Lines that are no entries, such as Lariat's messages in the same file, are passed over.
+/// Finds the busiest minute of a log. Skips lines that are no entries, such as Lariat's messages.
 fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static str> {
     let mut minutes = BTreeMap::<String, IntervalSums>::new();
     let (mut line, mut entries, mut others) = (Vec::new(), 0, 0);
@@ -397,7 +397,7 @@ fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static st
         let field = |name: &str| fields.get(name).map_or("-", String::as_str);
         let minute = field("time").get(..MINUTE_LENGTH).ok_or(NOT_A_LOG)?;
         let kind = field("handshake");
-        // A line of a connection that ended before it had one, or of a message.
+        // The connection ended before its kind was known, or the line is a message.
         if kind == "-" {
             continue;
         }
@@ -411,7 +411,7 @@ fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static st
     IntervalSums::busiest(minutes.into_values(), 60.0)
 }
 
-/// The fields of a line of the log, in either of its forms; `None` = it is none.
+/// Returns the fields of a log line in either format; `None` if the line is no entry.
 fn log_fields(line: &str) -> Option<BTreeMap<String, String>> {
     if line.starts_with('{') {
         let Value::Object(fields) = serde_json::from_str(line).ok()? else {
@@ -438,10 +438,10 @@ fn log_fields(line: &str) -> Option<BTreeMap<String, String>> {
     fields.contains_key("time").then_some(fields)
 }
 
-/// No counter is larger: above, an increase of one is lost.
+/// Limit of counters, because above it an increase of one is lost.
 const COUNT_MAX: f64 = 9e15;
 
-/// The end and length of each interval, in seconds, and how much the counter rose.
+/// Returns the end and length of each interval, in seconds, and the counter's increase in it.
 fn increases(values: &[Value]) -> Option<Vec<(u64, u64, f64)>> {
     let read = |pair: &Value| {
         let value: f64 = pair[1].as_str()?.parse().ok()?;
@@ -458,7 +458,7 @@ fn increases(values: &[Value]) -> Option<Vec<(u64, u64, f64)>> {
 }
 
 impl BusiestInterval {
-    /// The question with what the day says, where it does not say otherwise itself.
+    /// Fills keys that the question leaves open from the measured day.
     pub(super) fn asked(&self, question: FarmQuestion) -> FarmQuestion {
         let value = |number: f64| Some(WrittenValue(number.to_string()));
         let each = question.requests_per_connection.as_ref();

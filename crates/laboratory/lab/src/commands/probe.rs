@@ -1,4 +1,4 @@
-//! `lariat-lab probe`: its arguments and messages.
+//! Runs `lariat-lab probe`: its arguments and messages.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ pub(super) struct ProbeConduct {
     #[arg(long, value_name = "T", default_value = "30s")]
     #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "30s"))]
     greeting_timeout: Duration,
-    // The 60 to 200 connections of a probe take this long over a satellite: 600 ms a round trip.
+    // A probe's 60 to 200 connections take this long over a satellite: 600 ms a round trip.
     /// Time for all connections to an address together: one that takes longer is left alone
     #[arg(long, value_name = "T", default_value = "5m")]
     #[arg(value_parser = time((TIMEOUT_MIN, MAX_TIME_MAX), "a time from 10ms to 1h", "5m"))]
@@ -112,7 +112,7 @@ pub(super) struct ProbeConduct {
     fail_on: Option<Level>,
 }
 
-/// Levels of points that `--fail-on` may name.
+/// Levels that `--fail-on` accepts.
 const FAIL_ON: [(&str, Level); 2] = [("fault", Level::Fault), ("advice", Level::Advice)];
 
 impl ProbeConduct {
@@ -128,8 +128,8 @@ impl ProbeConduct {
         self.expect.as_deref().map(|path| expectations(path, console)).transpose()
     }
 
-    /// The exit code of reports that were given: expectations decide, then the points that count,
-    /// then whether nobody could be probed.
+    /// Returns the exit code for printed reports: expectations take precedence, then points that
+    /// count, then whether no endpoint could be probed.
     pub(super) fn conclude(
         &self,
         expected: Option<&Expectations>,
@@ -155,7 +155,7 @@ impl ProbeConduct {
         }
     }
 
-    /// The roots that are named, or those of the system.
+    /// Reads the root certificates that the user named, or those of the system.
     pub(super) fn roots(&self) -> LabResult<Option<Vec<u8>>> {
         let Some(path) = &self.ca else {
             let mut places = SYSTEM_ROOTS.iter().map(Path::new);
@@ -170,13 +170,13 @@ impl ProbeConduct {
     }
 }
 
-/// Every pair of addresses is tried: eight have 56 pairs.
+/// Limit of addresses: every pair is tried, and eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Places of the system's roots: in Debian, Alpine and Arch, and in Fedora and SUSE.
+/// Paths of the system's root certificates: in Debian, Alpine and Arch, and in Fedora and SUSE.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -210,7 +210,7 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> LabResult<Exit
     Ok(conduct.conclude(expected.as_ref(), &[report], console))
 }
 
-/// A report on a line. What servers wrote is escaped where a terminal would obey it.
+/// Formats a report on one line. Escapes servers' text where a terminal would obey it.
 pub(super) fn json_line(report: &ProbeReport) -> String {
     format!("{}\n", line(&to_json(report)))
 }
@@ -237,7 +237,7 @@ fn expectations(path: &Path, console: Console) -> LabResult<Expectations> {
         console.tell(complaints, Some(source));
     }
     match read {
-        // What a script has emptied by mistake must not pass.
+        // A file that a script emptied by mistake must not pass.
         Some(read) if read.is_empty() => {
             Err(LabFault::new(format_args!("{} expects nothing", file.path), hint))
         }
@@ -256,7 +256,7 @@ fn tell_unmet(unmet: &[FailedExpectation], console: Console) -> Exit {
     Exit::Unmet
 }
 
-/// Reads flags and files, and looks up names.
+/// Reads flags and files, and resolves names.
 fn options(arguments: ProbeArguments) -> LabResult<ProbeOptions> {
     let hosts = arguments.hosts;
     let endpoints = hosts.iter().map(|host| endpoint(host)).collect::<Result<Vec<_>, _>>()?;
@@ -291,7 +291,7 @@ fn options(arguments: ProbeArguments) -> LabResult<ProbeOptions> {
         roots_pem: arguments.conduct.roots()?,
         roots_of_system: arguments.conduct.ca.is_none(),
         earlier: arguments.earlier.as_deref().map(earlier).transpose()?,
-        // Such a protocol knows no GET.
+        // Protocols with STARTTLS have no GET.
         request: match (arguments.starttls, arguments.request) {
             (None, OrNone::This(path)) => get(&path, &authority),
             (Some(_), _) | (None, OrNone::Nothing) => Vec::new(),
@@ -321,7 +321,7 @@ fn ech_configurations(text: &str) -> LabResult<Vec<u8>> {
     }
 }
 
-/// An earlier probe, as it was printed.
+/// Reads an earlier probe from its printed form.
 fn earlier(path: &Path) -> LabResult<ProbeReport> {
     let text = String::from_utf8(file("earlier", path)?).unwrap_or_default();
     ProbeReport::read(&text).map_err(|error| {
@@ -334,7 +334,7 @@ pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address; or the URL of a page there.
+/// Parses `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address, or a URL.
 pub(super) fn endpoint(text: &str) -> LabResult<Endpoint> {
     let of_url = text.strip_prefix("https://");
     let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
@@ -371,7 +371,7 @@ pub(super) fn host_of(endpoint: &Endpoint) -> String {
     }
 }
 
-/// All addresses of all hosts, each once, and hosts without one.
+/// Returns all addresses of all hosts, each once, and hosts without an address.
 pub(super) fn addresses(
     hosts: &[String],
     endpoints: &[Endpoint],
@@ -405,7 +405,7 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err(format!("{why}\nhint: for example: 127.0.0.1:8443"))
 }
 
-/// The result of `read`, or `none`.
+/// Wraps a parser so that it also accepts `none`.
 fn or_none(read: fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<OrNone<String>> + Clone {
     move |text| match text {
         "none" => Some(OrNone::Nothing),
@@ -432,7 +432,7 @@ fn client_certificate(path: &Path) -> LabResult<OwnCertificate> {
     Ok(OwnCertificate { chain_pem: pem.clone(), key_pem: pem })
 }
 
-/// The request that HTTP servers answer, and that ends the connection.
+/// Builds a request that HTTP servers answer before they close the connection.
 pub(super) fn get(path: &str, authority: &str) -> Vec<u8> {
     let agent = concat!("lariat-lab/", env!("CARGO_PKG_VERSION"));
     format!(

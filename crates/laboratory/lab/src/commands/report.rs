@@ -1,7 +1,7 @@
-//! `lariat-lab report` and `lariat-lab compare`: records from files, of one or of two platforms,
-//! versions or settings, and where tables, figures and pages go.
+//! Runs `lariat-lab report` and `lariat-lab compare`: reads records of one or of two platforms,
+//! versions or settings, and writes tables, figures and pages.
 //!
-//! The crate `report` compares and draws them; here are the arguments.
+//! The crate `report` compares and draws records; this file has the arguments.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(super) struct ReportArguments {
     context: Option<String>,
 }
 
-/// The places that a report goes to; without any of them, to the standard output.
+/// Destinations of a report; the standard output if none is given.
 #[derive(Args, Debug, Default)]
 struct ReportOutputs {
     /// Write one page that needs no network, instead of tables to the standard output
@@ -90,7 +90,7 @@ struct ReportOutputs {
     csv: Option<PathBuf>,
 }
 
-/// Makes what was asked for.
+/// Makes the requested report.
 pub(super) fn run(arguments: ReportArguments, console: Console) -> LabResult<Exit> {
     check(&arguments)?;
     let paths = &arguments.records;
@@ -118,7 +118,7 @@ pub(super) fn run(arguments: ReportArguments, console: Console) -> LabResult<Exi
     Ok(if is_whole { Exit::Success } else { Exit::Partial })
 }
 
-/// One claim as a picture, or why there is none.
+/// Draws one claim as a picture, or returns why there is none.
 fn card(records: &Records, arguments: &ReportArguments) -> LabResult<String> {
     let experiment = match records {
         Records::Experiments(named) if named.len() == 1 => &named[0].1,
@@ -132,14 +132,14 @@ fn card(records: &Records, arguments: &ReportArguments) -> LabResult<String> {
         scenario: arguments.scenario.as_deref(),
         context: arguments.context.as_deref(),
     };
-    // Names in a refusal are the record's.
+    // Names in a refusal come from the record.
     report::experiment::card(experiment, subject).map_err(|refusal| {
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         LabFault::new(format_args!("no card: {seen}"), hint)
     })
 }
 
-/// Refuses a reference that no record has.
+/// Refuses a reference that no record contains.
 fn check_reference(records: &Records, reference: Option<&str>) -> LabResult<()> {
     let Some(reference) = reference else {
         return Ok(());
@@ -160,7 +160,7 @@ fn check_reference(records: &Records, reference: Option<&str>) -> LabResult<()> 
     ))
 }
 
-/// The sum of all records, which is written.
+/// Merges all records into one and writes it.
 fn merge(records: &Records, count: usize, path: &Path) -> LabResult<Records> {
     let Records::Loads(named) = records else {
         return Err(LabFault::new(
@@ -174,7 +174,7 @@ fn merge(records: &Records, count: usize, path: &Path) -> LabResult<Records> {
     let parts: Vec<_> = named.iter().map(|(_, record)| record).collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
-        // It may repeat words of the records.
+        // The fault may repeat words of the records.
         let fault = tame(&fault.to_string());
         LabFault::new(format_args!("these records are not of one load: {fault}"), hint)
     })?;
@@ -186,7 +186,7 @@ fn merge(records: &Records, count: usize, path: &Path) -> LabResult<Records> {
     Ok(Records::Loads(vec![("sum".to_owned(), sum)]))
 }
 
-/// Refuses what cannot be meant, before anything is read.
+/// Refuses contradicting arguments before anything is read.
 fn check(arguments: &ReportArguments) -> LabResult<()> {
     let records = &arguments.records;
     if records.is_empty() {
@@ -199,7 +199,7 @@ fn check(arguments: &ReportArguments) -> LabResult<()> {
     check_card(arguments.card.as_deref(), records)
 }
 
-/// Refuses records of two kinds.
+/// Refuses a mix of the two kinds of records.
 fn of_one_kind(records: Records) -> LabResult<Records> {
     match records {
         Records::Mixed(loads, experiments) => Err(LabFault::new(
@@ -210,7 +210,7 @@ fn of_one_kind(records: Records) -> LabResult<Records> {
     }
 }
 
-/// Writes or prints a report: of its figures those with names that begin so.
+/// Writes or prints a report; only figures whose names begin with the prefix are written.
 fn write_all(
     sinks: &ReportOutputs,
     report: &ReportDocument,
@@ -257,7 +257,7 @@ pub(super) struct CompareArguments {
     svg: Option<PathBuf>,
 }
 
-/// Makes what was asked for.
+/// Makes the requested comparison.
 pub(super) fn compare(arguments: CompareArguments, console: Console) -> LabResult<Exit> {
     check_records(&arguments)?;
     let records = open_all(&arguments.records, console);

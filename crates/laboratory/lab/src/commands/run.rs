@@ -1,7 +1,7 @@
-//! `lariat-lab run`: from the names of scenarios to a record of them; or to a list of the scenarios
-//! that there are, or of what a run would do.
+//! Runs `lariat-lab run`: measures scenarios into a record, lists the scenarios, or prints the plan
+//! of a run.
 //!
-//! Owns the order of things: all that can be wrong is reported before the first server starts.
+//! Reports every error that can be found in advance before the first server starts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,13 +36,13 @@ use crate::targets;
 use crate::targets::form::TestTarget;
 use crate::targets::program::Builds;
 
-/// Between two checks for a signal.
+/// Pause between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Printed at the first signal.
+/// Message at the first signal.
 const ENDING: &str = "Ending; what was measured is in the record.";
 
-/// Runs scenarios, lists them, or prints what it would do.
+/// Runs scenarios, lists them, or prints the plan.
 pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     let context =
         || RunContext::new(&request, command(), console, Interrupt::new(console, ENDING)?);
@@ -66,7 +66,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     context()?.begin(prepared)
 }
 
-/// A run for another command, which hears the signals; `command` is the one of its record.
+/// Runs scenarios for another command, which handles signals; `command` is written to the record.
 pub(super) fn carry_out_alone(
     request: &RunArguments,
     command: Vec<String>,
@@ -108,7 +108,7 @@ fn targets(request: &RunArguments) -> LabResult<Vec<TestTarget>> {
     Ok(targets)
 }
 
-/// The programs of those targets that take part; after them, of what they load or are loaded by.
+/// Resolves the programs of participating targets, then the servers and clients that they need.
 fn resolve(
     targets: Vec<TestTarget>,
     expanded: &[ExpandedScenario],
@@ -139,7 +139,7 @@ fn resolve(
     Ok(resolved)
 }
 
-/// Configurations of all scenarios. Faults of all files are reported at once.
+/// Expands all scenarios to configurations. Reports faults of all files at once.
 fn expand(
     listed: &[ListedScenario],
     targets: &[TestTarget],
@@ -188,7 +188,7 @@ fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
 /// A run that was asked for, and the needs of each: a folder, and a listener for signals.
 struct RunContext<'r> {
     request: &'r RunArguments,
-    /// The command of its record.
+    /// Command line that is written to the record.
     command: Vec<String>,
     scratch: Scratch,
     interrupt: Interrupt,
@@ -221,7 +221,7 @@ impl<'r> RunContext<'r> {
         self.carry_out(&prepared, &plan, journal, RecordedPast::default())
     }
 
-    /// A run that was stopped, from where it stopped.
+    /// Resumes a stopped run from where it stopped.
     fn resume(&self, path: &Path) -> LabResult<Exit> {
         let console = self.console;
         let (record, mut journal) = RunJournal::resume(path)?;
@@ -284,7 +284,7 @@ impl<'r> RunContext<'r> {
             ));
         }
         let (sender, reports) = channel();
-        // After a signal it ends with the program.
+        // After a signal this thread ends with the program.
         thread::spawn(move || {
             let _ = sender.send(host::report(Some(timing)));
         });
@@ -361,12 +361,12 @@ impl<'r> RunContext<'r> {
     }
 }
 
-/// Without `--seed`: another order in each run, as a number for `--seed`.
+/// Derives a seed from the date if `--seed` is missing: another order in each run.
 fn seed_of(date: RecordDate) -> u64 {
     date.compact().chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(1)
 }
 
-/// Targets that take no part, and the remedy.
+/// Reports targets that take no part, and the remedy.
 fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
@@ -447,7 +447,7 @@ fn plan_text(
     text
 }
 
-/// Every factor and value of `--only` must be one of some scenario.
+/// Checks that every factor and value of `--only` occurs in some scenario.
 fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
@@ -469,7 +469,7 @@ fn check_only<'f>(
     Ok(())
 }
 
-/// The difference from when a record was begun, so that it cannot be taken up.
+/// Returns what has changed since a record was begun, so that it cannot be resumed.
 fn changed(
     plan: &ExperimentPlan,
     expanded: &[ExpandedScenario],

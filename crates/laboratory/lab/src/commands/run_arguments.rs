@@ -1,4 +1,4 @@
-//! The arguments of `lariat-lab run`.
+//! Defines the arguments of `lariat-lab run`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ pub(super) struct RunArguments {
     pub(super) quiet: bool,
 }
 
-/// Arguments of new runs: one that is resumed goes by its record.
+/// Arguments of new runs, because a resumed run takes them from its record.
 const OF_NEW_RUNS: &str = "scenarios list dry_run quick full targets only repeats until time_max \
                            duration program target_folder suite root root_folder server_cpus \
                            client_cpus speeds seed record";
@@ -129,17 +129,17 @@ fn names(text: &str) -> Result<NameList, &'static str> {
     Ok(NameList(names))
 }
 
-/// The factor of the self-test, whose values are percentages of CPU.
+/// Factor of the self-test, whose values are percentages of CPU.
 pub(super) const SELF_TEST_PLANTED: &str = "planted";
 
-/// `±3%`, as a part of 1; the sign need not be typed.
+/// Parses `±3%` as a fraction of 1; the sign is optional.
 fn reach(text: &str) -> Option<f64> {
     let text = text.trim_start_matches(['±', '+', '/', '-']).strip_suffix('%')?;
     let percent: f64 = text.trim_end().parse().ok()?;
     (0.1..=50.0).contains(&percent).then_some(percent / 100.0)
 }
 
-/// A comparison of two targets on a shared host takes less, mostly.
+/// Default limit of time; most comparisons of two targets on a shared host take less.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 fn scenario_names() -> Vec<String> {
@@ -151,7 +151,7 @@ impl RunArguments {
         Self { full, ..Self::default() }
     }
 
-    /// The same as expansion takes it.
+    /// Converts the arguments for expansion.
     pub(super) fn asked(&self, host: &HostReport) -> ScenarioOverrides {
         let lacking = host.abilities.iter().filter(|ability| !ability.is_there);
         let lacking = lacking.map(|ability| (ability.name.clone(), ability.why.clone()));
@@ -184,13 +184,13 @@ impl RunArguments {
         only
     }
 
-    /// The CPUs of servers, and those of the load.
+    /// Returns the CPUs of servers, and those of the load.
     pub(super) fn cpus(&self) -> [Option<&[u16]>; 2] {
         [&self.server_cpus, &self.client_cpus]
             .map(|list| list.as_ref().map(|CpuList(cpus)| cpus.as_slice()))
     }
 
-    /// The keys and ciphers that are measured first, if any.
+    /// Returns the keys and ciphers to measure first, if any.
     pub(super) fn speeds(&self) -> Option<SpeedRows> {
         let usual = if self.full { SpeedChoice::Full } else { SpeedChoice::Quick };
         self.speeds.unwrap_or(usual).rows()
@@ -204,7 +204,7 @@ impl RunArguments {
         }
     }
 
-    /// The arguments by which a record was begun, from the words of its command.
+    /// Parses the command line that began a record.
     pub(super) fn of_command(command: &[String]) -> LabResult<Self> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {

@@ -1,7 +1,7 @@
-//! `lariat-lab self-test`: what the laboratory says where the truth is known.
+//! Runs `lariat-lab self-test`: checks the laboratory's findings where the truth is known.
 //!
-//! Each trial is a run of its own with a record of its own in a folder, so that it can be stopped,
-//! taken up again, and looked at by `report`. The load and the statistics are those of every run.
+//! Each trial is a run with a record of its own in a folder, so that it can be stopped, resumed,
+//! and shown by `report`. The load and the statistics are those of every run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,10 +50,10 @@ pub(super) struct SelfTestArguments {
     quiet: bool,
 }
 
-/// Records of more trials would not have sorted names.
+/// Limit of trials, because records of more would not have sorted names.
 const TRIALS_MAX: i64 = 999;
 
-/// Ten minutes for each of the four comparisons of a trial, or two.
+/// Ten minutes for each of the four comparisons of a trial; two with `--quick`.
 const TIME_MAX: (Duration, Duration) = (Duration::from_secs(2400), Duration::from_secs(480));
 
 pub(super) fn run(arguments: SelfTestArguments, console: Console) -> LabResult<Exit> {
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: SelfTestArguments, console: Console) -> LabResult<E
     Ok(if interrupt.is_requested() { Exit::Partial } else { exit })
 }
 
-/// Whether the trial came to its end.
+/// Runs a trial and reports whether it was completed.
 fn measure_trial(
     path: &Path,
     time_max: Duration,
@@ -128,7 +128,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> LabFault {
     LabFault::failed(message, "name a folder with room that we may write to")
 }
 
-/// The findings of trials of one planted share.
+/// Findings of trials of one planted share.
 #[derive(Debug, Default)]
 struct PlantedTally {
     trials: usize,
@@ -136,10 +136,10 @@ struct PlantedTally {
     better: usize,
     equal: usize,
     not_known: usize,
-    /// How often the interval held the truth.
+    /// Number of intervals that contained the truth.
     held: usize,
     rounds: usize,
-    /// The sum of the logarithms of ratios.
+    /// Sum of the logarithms of ratios.
     logarithms: f64,
 }
 
@@ -206,7 +206,7 @@ mod tests {
         tally.add(&finding("worse", &found), 1.07);
         tally.add(&finding("worse", &found), 1.15);
         tally.add(&finding("not-known", &[(0.9, 1.0), (1.3, 1.0)]), 1.07);
-        // One round has no interval, and is no trial.
+        // A single round has no interval and does not count as a trial.
         tally.add(&finding("too-few-rounds", &[(1.0, 1.0)]), 1.0);
         assert_eq!((tally.trials, tally.worse, tally.not_known, tally.held), (3, 2, 1, 2));
         assert_eq!(tally.rounds, 8);

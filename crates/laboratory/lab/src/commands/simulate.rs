@@ -1,4 +1,4 @@
-//! `lariat-lab simulate`: a farm in virtual time, its script, and where the result goes.
+//! Runs `lariat-lab simulate`: a farm in virtual time, with a script of failures.
 
 use std::path::PathBuf;
 
@@ -94,10 +94,10 @@ pub(super) struct SimulateArguments {
     svg: Option<PathBuf>,
 }
 
-/// Days of a simulation; its seconds are kept in memory.
+/// Longest simulation, because its seconds are kept in memory.
 const DURATION_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// Points at which responses of a worker are simulated, from rest to full use.
+/// Number of load points, from idle to full use, at which a worker's responses are simulated.
 const WORK_STEPS: u32 = 20;
 
 pub(super) fn run(arguments: SimulateArguments, console: Console) -> LabResult<Exit> {
@@ -136,7 +136,7 @@ fn farm(settings: &FarmSettings, script: &[ScriptLine]) -> LabResult<Farm> {
     Farm::new(settings.clone(), script.to_vec()).map_err(|fault| refused(&fault))
 }
 
-/// Whether it came to its end.
+/// Continues the simulation and reports whether it was completed.
 fn go_on(farm: &mut Farm, interrupt: &Interrupt) -> bool {
     while !farm.is_over() {
         if interrupt.is_requested() {
@@ -147,7 +147,7 @@ fn go_on(farm: &mut Farm, interrupt: &Interrupt) -> bool {
     true
 }
 
-/// The same script with one thing changed, one after the other.
+/// Simulates the script again with one thing changed, one remedy after the other.
 fn remedies(
     settings: &FarmSettings,
     script: &[ScriptLine],
@@ -171,7 +171,7 @@ fn remedies(
     for (change, is_so_already, make) in changes {
         let mut changed = settings.clone();
         make(&mut changed);
-        // A store that is away is no event of a farm without one.
+        // The failure of a store is no event of a farm without one.
         let (false, Ok(mut farm)) = (is_so_already, Farm::new(changed, script.to_vec())) else {
             continue;
         };
@@ -233,7 +233,7 @@ fn settings(
     })
 }
 
-/// The head of the record. It has no date: the same question gives the same bytes.
+/// Builds the head of the record. It has no date, because the same question gives the same bytes.
 fn record(settings: &FarmSettings, target: &str, evidence: RecordEvidence) -> LoadRecord {
     let url =
         format!("a farm of {} {target}, sessions by {}", settings.nodes, settings.sharing.name());

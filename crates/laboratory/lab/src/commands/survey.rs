@@ -1,4 +1,4 @@
-//! `lariat-lab survey`: its arguments and messages.
+//! Runs `lariat-lab survey`: its arguments and messages.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +33,7 @@ pub(super) struct SurveyArguments {
     /// List of sites
     #[arg(value_hint = ValueHint::AnyPath)]
     file: PathBuf,
-    // Others have work to do as well.
+    // Few at once, because the hosts have other work to do.
     /// Hosts that are probed at the same time, 1 to 16
     #[arg(long, value_name = "N", default_value = "4")]
     #[arg(value_parser = value_parser!(u8).range(1..=16))]
@@ -47,14 +47,14 @@ pub(super) struct SurveyArguments {
     output: AnswerOutput,
 }
 
-/// Addresses of a site; more of them tell nothing new of it.
+/// Limit of a site's addresses; more reveal nothing new about it.
 const ADDRESSES_MAX: usize = 4;
-/// A survey wants to know whether sessions are resumed, not how often.
+/// Offers of a session: a survey checks whether sessions are resumed, not how often.
 const ATTEMPTS: u32 = 4;
-/// More lines than this are no list of sites to be polite to.
+/// Limit of sites; a longer list would be impolite to probe.
 const SITES_MAX: usize = 1000;
 
-/// Probes all of them and prints.
+/// Probes all sites and prints the results.
 pub(super) fn run(arguments: SurveyArguments, console: Console) -> LabResult<Exit> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = &arguments.conduct;
@@ -68,7 +68,7 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> LabResult<Exi
     Ok(conduct.conclude(expected.as_ref(), &reports, console))
 }
 
-/// The sites of a file, looked up.
+/// Reads the sites of a file and resolves their names.
 fn sites(arguments: &SurveyArguments) -> LabResult<Vec<ProbeOptions>> {
     let hint = "a list has a HOST or HOST:PORT per line, and after it addresses to connect to";
     let (path, conduct) = (&arguments.file, &arguments.conduct);
@@ -119,7 +119,7 @@ fn sites(arguments: &SurveyArguments) -> LabResult<Vec<ProbeOptions>> {
     }
 }
 
-/// Sites that share an address come one after the other.
+/// Groups sites that share an address, so that they are probed one after the other.
 fn groups<'s>(sites: impl Iterator<Item = &'s Vec<SocketAddr>>) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
     for (index, addresses) in sites.enumerate() {

@@ -1,4 +1,4 @@
-//! `lariat-lab targets`: which programs can be put under test here, and how the others are had.
+//! Runs `lariat-lab targets`: lists the programs that can be measured here and installs the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -43,7 +43,7 @@ pub(super) struct TargetsArguments {
     builds: BuildArguments,
 }
 
-/// Words that stand for targets.
+/// Lists the words that name targets.
 fn names() -> Vec<String> {
     let all = targets::load_all(None).unwrap_or_default();
     let scenarios = scenarios::list(None).unwrap_or_default();
@@ -56,8 +56,7 @@ struct TargetRow<'p> {
     found: LabResult<(TargetProgram, Vec<String>)>,
 }
 
-/// Lists every target, those that are named or those of a scenario, and installs what is missing if
-/// it is asked to.
+/// Lists all targets, the named ones or those of a scenario, and installs missing ones on request.
 pub(super) fn run(arguments: TargetsArguments, console: Console) -> LabResult<Exit> {
     let all = targets::load_all(arguments.builds.target_folder.as_deref())?;
     let installs = arguments.install;
@@ -84,7 +83,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> LabResult<Ex
     Ok(if hints.is_empty() { exit } else { Exit::Partial })
 }
 
-/// Programs that were named, of targets that there are.
+/// Checks programs that the user named against the targets.
 pub(super) fn programs(
     arguments: &BuildArguments,
     all: &[TestTarget],
@@ -105,7 +104,7 @@ pub(super) fn check_name(name: &str, all: &[TestTarget]) -> LabResult<()> {
     }
 }
 
-/// The builds, with the root that was chosen.
+/// Adds the chosen root to the builds.
 pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> LabResult<Builds> {
     let roots = roots(arguments)?;
     let root = match (&arguments.suite, &arguments.root) {
@@ -191,7 +190,7 @@ fn look<'p>(target: &'p TestTarget, builds: &Builds) -> TargetRow<'p> {
     TargetRow { target, found }
 }
 
-/// Targets that are in roots, by their packages: none of them is run.
+/// Lists targets in roots by their packages; runs none of them.
 fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
     for root in program::list(&builds.roots) {

@@ -1,4 +1,4 @@
-//! Readers of what flags are given, and arguments that several commands take.
+//! Parses values of flags, and defines arguments that several commands share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::fault::LabResult;
 use crate::pages::write_page;
 
-/// CPUs that a flag lists; none of them for `none`.
+/// CPUs that a flag lists; empty for `none`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct CpuList(pub(super) Vec<u16>);
 
-/// A name with what it is given: a target and its program, a factor and its values.
+/// A name and its value: a target and its program, a factor and its values.
 pub(super) type Pair = (String, String);
 
-/// The keys and ciphers that are measured.
+/// Selection of keys and ciphers to measure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum SpeedChoice {
     None,
@@ -38,7 +38,7 @@ impl SpeedChoice {
     }
 }
 
-/// How an answer is given.
+/// Format and place of an answer.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct AnswerOutput {
     /// Print JSON instead of text: one document, of several sites one per line
@@ -49,7 +49,7 @@ pub(super) struct AnswerOutput {
     pub(super) output: Option<PathBuf>,
 }
 
-/// The places where programs under test are looked for.
+/// Places where programs under test are searched.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct BuildArguments {
     /// Another build of a target than the packaged one; may be given again
@@ -70,7 +70,7 @@ pub(super) struct BuildArguments {
     pub(super) root_folder: Option<PathBuf>,
 }
 
-/// Writes the page if one is named, and prints JSON if that was asked for; else text without one.
+/// Writes the page if one is named and prints JSON on request; prints text if neither is given.
 pub(super) fn give(
     output: &AnswerOutput,
     document: &ReportDocument,
@@ -88,7 +88,7 @@ pub(super) fn give(
     Ok(())
 }
 
-/// A parser of values: what a text says; or that it is not `wanted`, and an example of one that is.
+/// Builds a parser of values; its error says what is `wanted` and gives an example.
 pub(super) fn value<T>(
     read: impl Fn(&str) -> Option<T> + Clone,
     wanted: &'static str,
@@ -97,7 +97,7 @@ pub(super) fn value<T>(
     move |text| read(text).ok_or_else(|| format!("not {wanted}\nhint: for example: {example}"))
 }
 
-/// One of the names, as what it stands for.
+/// Builds a parser that accepts one of the names and returns its value.
 pub(super) fn choice<T: Copy + Send + Sync + 'static>(
     known: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -107,7 +107,7 @@ pub(super) fn choice<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// A time with its unit, within these bounds.
+/// Builds a parser of a duration with its unit, within these bounds.
 pub(super) fn time(
     (min, max): (Duration, Duration),
     wanted: &'static str,
@@ -133,7 +133,7 @@ pub(super) fn pair(example: &'static str) -> impl Fn(&str) -> Result<Pair, Strin
     value(read, "NAME=VALUE", example)
 }
 
-/// The arguments of a command, without its name.
+/// Parses the arguments of a command, without its name.
 #[cfg(test)]
 pub(super) fn read<A: Args>(line: &str) -> Result<A, String> {
     let command = A::augment_args(clap::Command::new("command").no_binary_name(true));
@@ -142,7 +142,7 @@ pub(super) fn read<A: Args>(line: &str) -> Result<A, String> {
     read.map_err(|error| error.to_string())
 }
 
-/// The same of a line without slips.
+/// Parses a line that is known to be valid.
 #[cfg(test)]
 pub(super) fn parsed<A: Args>(line: &str) -> A {
     read(line).expect("a line without slips")

@@ -1,6 +1,6 @@
-//! The kernel of this host: its own texts (files with a value, lines with a name, lists of
-//! numbers); the CPU cores by them, and what they can do for cryptography; abilities of the kernel
-//! and of programs, and limits of the kernel and of this process.
+//! Reads the kernel's files on this host (values, `name : value` lines, lists of numbers): CPU
+//! cores and their abilities for cryptography, abilities of the kernel and of programs, and limits
+//! of the kernel and of this process.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,12 +24,12 @@ pub(crate) fn with_remedy(
     HostFact { name: name.to_owned(), value: value.into(), remedy }
 }
 
-/// A file's text without its last line end; nothing if there is none for us.
+/// Returns a file's text without its last line end; empty if it cannot be read.
 pub(crate) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim_end().to_owned())
 }
 
-/// A file's text; none if there is no such file for us, or nothing in it.
+/// Returns a file's text; `None` if it cannot be read or is empty.
 pub(crate) fn non_empty(path: impl AsRef<Path>) -> Option<String> {
     Some(read(path)).filter(|text| !text.is_empty())
 }
@@ -38,7 +38,7 @@ pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
     read(path).trim().parse().ok()
 }
 
-/// The names in a folder, in order; none if it cannot be read.
+/// Lists the names in a folder, in order; empty if it cannot be read.
 pub(crate) fn names(folder: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> =
@@ -47,7 +47,7 @@ pub(crate) fn names(folder: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -55,7 +55,7 @@ pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// The first number of a list as `0-3,8`.
+/// Returns the first number of a list such as `0-3,8`.
 fn first_of(list: &str) -> Option<u32> {
     let digits = list.trim().split(['-', ',']).next();
     digits.and_then(|digits| digits.parse().ok())
@@ -63,12 +63,12 @@ fn first_of(list: &str) -> Option<u32> {
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// A map of these CPUs, in their order.
+/// Describes these CPUs, in their order.
 pub(super) fn cores(cpus: &[u16]) -> Vec<Core> {
     cpus.iter().map(|cpu| core(*cpu)).collect()
 }
 
-/// An unknown place is taken to be the CPU's own, or the first.
+/// Describes one CPU. An unknown core is taken to be the CPU itself, an unknown node the first.
 fn core(cpu: u16) -> Core {
     let folder = Path::new(CPUS).join(format!("cpu{cpu}"));
     let topology = folder.join("topology");
@@ -83,13 +83,13 @@ fn core(cpu: u16) -> Core {
     }
 }
 
-/// The folder of a CPU has a link to its node: `node0`.
+/// Finds the memory node by the link in the CPU's folder: `node0`.
 fn node(names: &[String]) -> u32 {
     let ids = names.iter().filter_map(|name| name.strip_prefix("node"));
     ids.filter_map(|id| id.parse().ok()).next().unwrap_or(0)
 }
 
-/// The first CPU of those that share the cache of the highest level.
+/// Returns the first CPU of those that share the cache of the highest level.
 fn last_cache(folder: &Path) -> Option<u32> {
     let indices = names(folder).into_iter();
     let caches = indices.filter_map(|index| {
@@ -100,7 +100,7 @@ fn last_cache(folder: &Path) -> Option<u32> {
     first_of(&read(last.join("shared_cpu_list")))
 }
 
-/// By the name that people know: the kernel's flags, all of which must be there, and the use.
+/// Per line: the common name, the kernel's flags, all of which must be set, and the use.
 const X86: &str = "\
 AES-NI | aes | AES-GCM: the cipher
 PCLMUL | pclmulqdq | AES-GCM: the tag
@@ -226,18 +226,18 @@ fn without_rings(error: &io::Error, setting: &str, status: &str) -> HostAbility 
     }
 }
 
-/// Descriptors for some ten thousand connections, which are two at a terminator and one at us.
+/// Descriptors for some ten thousand connections: two each at a terminator, one each at the load.
 const OPEN_FILES_MIN: u64 = 65_536;
 /// Connections that wait to be accepted; the kernel's own default since 5.4.
 const SOMAXCONN_MIN: u64 = 4096;
-/// Connections that are half open; beyond it, SYN cookies take over.
+/// Connections that are half open; beyond this SYN cookies are sent.
 const SYN_BACKLOG_MIN: u64 = 1024;
-/// Ports to connect from; the kernel's own default has 28 232.
+/// Ports to connect from; the kernel's own default is 28 232.
 const PORTS_MIN: u64 = 28_000;
-/// Connections that a firewall keeps in mind, two minutes after their end, too.
+/// Connections that a firewall tracks, also for two minutes after their end.
 const CONNTRACK_MIN: u64 = 131_072;
 
-/// All that can be read.
+/// Reads all limits that can be read.
 pub(super) fn limits() -> Vec<HostFact> {
     let kernel = [
         at_least("net.core.somaxconn", SOMAXCONN_MIN),
@@ -257,7 +257,7 @@ const PORTS: &str = "net.ipv4.ip_local_port_range";
 const REUSE: &str = "net.ipv4.tcp_tw_reuse";
 const CONNTRACK: &str = "net.netfilter.nf_conntrack_max";
 
-/// The file of a setting of sysctl(8).
+/// Returns the file of a setting of sysctl(8).
 fn path(setting: &str) -> String {
     format!("/proc/sys/{}", setting.replace('.', "/"))
 }
@@ -297,7 +297,7 @@ fn at_least(setting: &str, least: u64) -> Option<HostFact> {
     Some(with_remedy(setting, count(Some(value)), remedy))
 }
 
-/// First and last, with white space between: `32768 60999`.
+/// Parses the first and last port, separated by white space: `32768 60999`.
 fn ports(range: &str) -> HostFact {
     let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
     let (Some(first), Some(last)) = (ends.next(), ends.next()) else {

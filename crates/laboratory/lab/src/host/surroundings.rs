@@ -1,4 +1,4 @@
-//! Other work on this host, and its network interfaces: both change what is measured.
+//! Describes other work on this host, and its network interfaces: both change measurements.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use options::quantity::cpu_list;
 
 use super::kernel::{fact, names, non_empty, number, read, with_remedy};
 
-/// All that can be read.
+/// Reads all facts that can be read.
 pub(super) fn all() -> Vec<HostFact> {
     let mut facts = vec![container(), quota()];
     facts.extend(non_empty(CLOCK).map(|name| clock(&name)));
@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<HostFact> {
     facts
 }
 
-/// The kernel's reports on the faults of this CPU.
+/// Reads the kernel's reports on vulnerabilities of this CPU.
 pub(super) fn mitigations() -> Vec<HostFact> {
     const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
     let faults = names(FOLDER).into_iter();
@@ -29,7 +29,7 @@ pub(super) fn mitigations() -> Vec<HostFact> {
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Clocks that programs cannot read without a call of the kernel.
+/// Clocks that programs cannot read without a system call.
 const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"];
 
 fn clock(name: &str) -> HostFact {
@@ -43,7 +43,7 @@ fn clock(name: &str) -> HostFact {
     with_remedy("clock source", name, remedy)
 }
 
-/// The governor of each frequency domain, each once.
+/// Lists the governors of the frequency domains, each once.
 fn governors() -> Vec<String> {
     let folder = Path::new("/sys/devices/system/cpu/cpufreq");
     let domains = names(folder).into_iter();
@@ -116,7 +116,7 @@ fn container() -> HostFact {
     fact("container", value)
 }
 
-/// The least CPU time that a group of ours, or one above it, may use; in thousandths of a CPU.
+/// Reports the lowest CPU quota of our cgroup and its ancestors, in thousandths of a CPU.
 fn quota() -> HostFact {
     let groups = read("/proc/self/cgroup");
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
@@ -125,7 +125,7 @@ fn quota() -> HostFact {
     quota_fact(quotas.flat_map(|(root, path)| quotas_above(root, path)).min())
 }
 
-/// The path of our group: `0::/x` of version 2, `4:cpu,cpuacct:/x` of version 1 (cgroups(7)).
+/// Returns our cgroup: `0::/x` of version 2, `4:cpu,cpuacct:/x` of version 1 (cgroups(7)).
 fn group<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -148,7 +148,7 @@ fn quotas_above(root: &str, path: &str) -> Vec<u64> {
     quotas.collect()
 }
 
-/// `150000 100000` is a CPU and a half; `max 100000` and `-1 100000` are no quota.
+/// Parses a quota: `150000 100000` is a CPU and a half; `max 100000` and `-1 100000` are none.
 fn quota_of(text: &str) -> Option<u64> {
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let (quota, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
@@ -167,7 +167,7 @@ fn quota_fact(thousandths: Option<u64>) -> HostFact {
 
 const CARDS: &str = "/sys/class/net";
 
-/// Cards with a driver of their own; loopback, bridges and tunnels have none.
+/// Describes cards with a driver; loopback, bridges and tunnels have none.
 pub(super) fn networks(cpus: usize) -> Vec<HostFact> {
     names(CARDS).into_iter().filter_map(|name| card(&name)).map(|card| card.fact(cpus)).collect()
 }
@@ -179,9 +179,9 @@ struct NetworkCard {
     megabits_per_s: Option<u64>,
     receive_queues: usize,
     send_queues: usize,
-    /// CPUs that its interrupts go to; none if that is unknown.
+    /// CPUs that the card's interrupts go to; empty if unknown.
     interrupted: BTreeSet<u16>,
-    /// Whether the kernel spreads what one queue receives over other CPUs (RPS).
+    /// Whether the kernel spreads the packets of one queue over other CPUs (RPS).
     is_spread: bool,
 }
 
@@ -206,7 +206,7 @@ fn card(name: &str) -> Option<NetworkCard> {
     })
 }
 
-/// The interrupts of a device on PCI, or, for virtio, of the one that carries it.
+/// Finds the interrupts of a PCI device, or, for virtio, of its parent device.
 fn interrupted(device: &Path) -> BTreeSet<u16> {
     let own = device.join("msi_irqs");
     let carrier = fs::canonicalize(device).ok();
@@ -244,7 +244,7 @@ impl NetworkCard {
         value
     }
 
-    /// A single queue makes one CPU the limit of all.
+    /// Suggests a remedy, because a single queue makes one CPU the limit of all.
     fn remedy(&self, cpus: usize) -> Option<String> {
         let is_narrow = self.receive_queues < cpus && !self.is_spread;
         (is_narrow && self.state == "up").then(|| {

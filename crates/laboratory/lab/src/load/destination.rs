@@ -1,6 +1,6 @@
-//! The places of files that a load writes: its record, looked at before the load begins, whole, or
-//! not there at all; and the file of `--hdr`, a line per second, as the tools of HdrHistogram read
-//! them.
+//! Writes the files of a load. The record's path is checked before the load begins, and the record
+//! appears whole or not at all; the file of `--hdr` has a line per second, as the tools of
+//! HdrHistogram read them.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -31,17 +31,17 @@ enum DestinationKind {
     Device(PathBuf),
 }
 
-/// A file that is written under another name, and gets its own when it is whole.
+/// A file that is written under a temporary name, and renamed when it is complete.
 #[derive(Debug)]
 struct PartialFile {
     path: PathBuf,
     partial: PathBuf,
-    /// Nobody chose the name: it gives way to files that have it, such as the record of a load
-    /// that began in the same second.
+    /// Whether the name was not chosen by the user: a file of that name stays, such as the record
+    /// of a load that began in the same second, and this file gets another name.
     gives_way: bool,
 }
 
-/// A place that holds something else than a record.
+/// Makes the fault of a path that holds something else than a record.
 fn foreign(flag: &str, path: &Path) -> LabFault {
     let message = format!("{} is there, and is no record of a load", path.display());
     LabFault::new(message, format_args!("--{flag} names another file"))
@@ -53,8 +53,8 @@ fn refused(flag: &str, path: &Path, error: &io::Error) -> LabFault {
 }
 
 impl Destination {
-    /// Looks whether a record can be written there. `flag` is the one that names the file; `now`
-    /// does if nobody else does.
+    /// Checks that a record can be written to the path. `flag` is the one that names the file;
+    /// `now` forms the name if the user gave none.
     pub(crate) fn open(
         flag: &'static str,
         asked: Option<&OrNone<PathBuf>>,
@@ -99,13 +99,13 @@ impl Destination {
         written.map_err(|error| refused(self.flag, &path, &error).with(Exit::Failed))
     }
 
-    /// Whether the record takes the standard output.
+    /// Reports whether the record goes to the standard output.
     pub(crate) fn is_output(&self) -> bool {
         matches!(self.kind, DestinationKind::Output)
     }
 }
 
-/// A record begins with its format; an empty file may become one.
+/// Reports whether the file is a record, by its first bytes, or empty.
 fn is_record(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
@@ -129,12 +129,12 @@ impl PartialFile {
             .and_then(|()| self.name())
             .and_then(|path| fs::rename(&self.partial, &path).map(|()| path));
         written.inspect_err(|_| {
-            // It may not even have been made; what is left of it is no record.
+            // The file may not even have been created; a partial one is no record.
             let _ = fs::remove_file(&self.partial);
         })
     }
 
-    /// The name that it gets.
+    /// Returns the final name.
     fn name(&self) -> io::Result<PathBuf> {
         if !self.gives_way {
             return Ok(self.path.clone());
@@ -146,23 +146,23 @@ impl PartialFile {
     }
 }
 
-/// Seconds since 1970.
+/// A date in seconds since 1970.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RecordDate(u64);
 
 impl RecordDate {
-    /// A clock before 1970 says 1970.
+    /// Converts a time; one before 1970 becomes 1970.
     pub(crate) fn of(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
 
-    /// `20261121-233245`, as a part of file names.
+    /// Formats the date as `20261121-233245`, for file names.
     pub(crate) fn compact(self) -> String {
         self.to_string().replace(['-', ':', 'Z'], "").replace('T', "-")
     }
 }
 
-/// As in RFC 3339.
+/// Formats the date as in RFC 3339.
 impl fmt::Display for RecordDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = civil_from_days(self.0 / 86_400);
@@ -175,12 +175,12 @@ impl fmt::Display for RecordDate {
 pub(crate) struct HdrFile {
     file: File,
     path: String,
-    /// Seconds that were written.
+    /// Number of seconds written.
     seconds: u64,
 }
 
 impl HdrFile {
-    /// Begins the file anew; one that holds something else stays as it is.
+    /// Creates or replaces the log; fails if the file holds something else.
     pub(crate) fn create(path: &str, about: &str, started: SystemTime) -> LabResult<Self> {
         let failed = |error| log_refused(path, &error);
         if is_foreign(Path::new(path)).map_err(failed)? {
@@ -194,7 +194,7 @@ impl HdrFile {
         Ok(Self { file, path: path.to_owned(), seconds: 0 })
     }
 
-    /// Adds the next second.
+    /// Appends the next second.
     pub(crate) fn add(&mut self, total: &Histogram) -> LabResult<()> {
         let at = Duration::from_secs(self.seconds);
         self.seconds += 1;
@@ -204,10 +204,10 @@ impl HdrFile {
     }
 }
 
-/// Enough for the first lines of a log of ours, the first of which has the command.
+/// Enough for the first lines of our log, the first of which has the command.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Whether a file is there that such a log must not replace.
+/// Reports whether the path holds a file that the log must not replace.
 fn is_foreign(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => {

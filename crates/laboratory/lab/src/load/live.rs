@@ -1,6 +1,6 @@
-//! Lines shown while a load runs: the plan, then a line per second.
+//! Formats the lines shown while a load runs: the plan, then a line per second.
 //!
-//! Pure: figures in, text out. It fits into the given width, with or without Unicode and colours.
+//! Only turns figures into text, which fits the given width, with or without Unicode and colours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,22 +16,22 @@ pub(crate) struct LiveLine {
     pub(crate) width: usize,
     /// Whether lines may have colours (ECMA-48).
     pub(crate) colour: bool,
-    /// Whether what shows them knows more than ASCII.
+    /// Whether the terminal can show more than ASCII.
     pub(crate) unicode: bool,
 }
 
 /// Columns of the progress bar, its ends not counted.
 const BAR_CELLS: usize = 10;
 
-/// Heads of [`figures`].
+/// Headings of [`figures`].
 pub(crate) const FIGURES: [&str; 6] =
     ["attempted", "succeeded", "failed", "mean", "p99", "resumed"];
 
 /// Columns of figures in a line per second.
 const WIDTHS: [usize; 6] = [9, 9, 9, 8, 8, 8];
 
-/// Transactions attempted, succeeded and failed, the mean and the 99th percentile of their response
-/// times in nanoseconds, and the share of handshakes that resumed a session, as they are shown.
+/// Formats transactions attempted, succeeded and failed, the mean and the 99th percentile of their
+/// response times in nanoseconds, and the share of handshakes that resumed a session.
 pub(crate) fn figures(counts: [f64; 3], times: [f64; 2], resumed: Percentage) -> [String; 6] {
     let [attempted, succeeded, failed] = counts.map(|count| RoundedCount(count).to_string());
     let [mean, p99] = times.map(|ns| match counts[1] {
@@ -61,7 +61,7 @@ pub(crate) const DIM: &str = "2";
 pub(crate) const RED: &str = "1;31";
 
 impl LiveLine {
-    /// For the standard error: 80 columns, ASCII unless the locale is one of UTF-8.
+    /// Returns the style for the standard error: 80 columns, ASCII unless the locale is UTF-8.
     pub(crate) fn to_stderr(colour: bool) -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         // The order of setlocale(3).
@@ -69,15 +69,15 @@ impl LiveLine {
         Self { width: 80, colour, unicode: locale.is_some_and(|locale| is_utf8(&locale)) }
     }
 
-    /// The plan in a line or more, and the heads of the columns of [`Self::text`].
+    /// Formats the plan in a line or more, and the headings of [`Self::text`].
     pub(crate) fn header(self, plan: &LoadPlan) -> String {
         let columns = format!("{:>6}  {:<12}{}", "time", "", spaced(FIGURES).concat());
         let about = wrap(&sentence(plan), self.width);
         format!("{}\n{}", self.encode(&about), self.paint(&columns, DIM))
     }
 
-    /// The figures of a second, and under them why some of it failed. `planned` is how long the
-    /// load is to last, if that is known.
+    /// Formats the figures of a second, followed by the reasons of its failures. `planned` is the
+    /// duration of the load, if known.
     pub(crate) fn text(
         self,
         second: &LoadSecond,
@@ -97,7 +97,7 @@ impl LiveLine {
         self.encode(&(line + &self.reasons(failures)))
     }
 
-    /// `▕███▋      ▏`, or `[###-      ]`.
+    /// Draws `▕███▋      ▏`, or `[###-      ]`.
     pub(crate) fn bar(self, elapsed: Duration, planned: Duration) -> String {
         let share = if planned.is_zero() {
             1.0
@@ -115,7 +115,7 @@ impl LiveLine {
         format!("{}{filled:<BAR_CELLS$}{}", ends[0], ends[1])
     }
 
-    /// Reasons of failures, the commonest first, as far as a line goes.
+    /// Lists reasons of failures, the most frequent first, as many as fit in a line.
     fn reasons(self, failures: &BTreeMap<String, u64>) -> String {
         let mut failures: Vec<_> = failures.iter().filter(|(_, count)| **count > 0).collect();
         if failures.is_empty() {
@@ -143,7 +143,7 @@ impl LiveLine {
         Paint { colour }.wrap(code, text)
     }
 
-    /// The text with nothing in it but ASCII, if that is all that is known.
+    /// Replaces all but ASCII if the terminal shows only that.
     pub(crate) fn encode(self, text: &str) -> String {
         if self.unicode {
             return text.to_owned();
@@ -227,7 +227,7 @@ fn arrival(plan: &LoadPlan) -> String {
     }
 }
 
-/// The clients in words; empty if each connection has its client.
+/// Describes the clients; empty if each connection has its own client.
 fn clients(clients: &Clients, arrival: &ArrivalModel) -> String {
     let think = if clients.think.is_zero() {
         String::new()
@@ -259,7 +259,7 @@ fn kinds(handshakes: &[Handshake]) -> String {
     }
 }
 
-/// Words in lines of at most `width` columns, the second and later ones indented.
+/// Wraps words at `width` columns, the second and later lines indented.
 fn wrap(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -276,7 +276,7 @@ fn wrap(text: &str, width: usize) -> String {
     clipped.join("\n")
 }
 
-/// The text, cut at `width` columns.
+/// Cuts the text at `width` columns.
 pub(crate) fn clip(text: &str, width: usize) -> String {
     if columns(text) > width {
         text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
@@ -285,7 +285,7 @@ pub(crate) fn clip(text: &str, width: usize) -> String {
     }
 }
 
-/// Columns of a text without colours: all that we print is one column wide.
+/// Counts columns of a text without colours: each character that we print is one column wide.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }

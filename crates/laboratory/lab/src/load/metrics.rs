@@ -1,6 +1,6 @@
-//! The figures of a load for Prometheus, while it runs: its text format over HTTP/1.1.
+//! Serves the figures of a running load to Prometheus in its text format over HTTP/1.1.
 //!
-//! Each request has a thread of its own, so that a silent client holds up nobody; it is cut off.
+//! Each request has its own thread, so that a silent client delays no other; it is cut off.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use super::view::LoadProgress;
 
-/// A scraper has so long for its request, and for our answer: Prometheus's own `scrape_timeout`.
+/// Time limit of a request and of its answer each: Prometheus's own `scrape_timeout`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Requests that are answered at once; another connection is closed, because a scraper asks again.
 const REQUESTS_MAX: usize = 16;
 
-/// The accept loop rests so long without a descriptor, because the next try would fail at once.
+/// Pause of the accept loop without a free descriptor, because the next try would fail at once.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// The least that a socket can be told to wait.
+/// The shortest timeout that a socket accepts.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
-/// Heads of requests are as long at most; Prometheus sends a tenth of it.
+/// Limit of a request head; Prometheus sends a tenth of it.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Upper ends of the buckets of response times, in seconds.
@@ -33,7 +33,7 @@ const BUCKETS_S: [f64; 16] = [
     60.0,
 ];
 
-/// Serves the figures that it was shown last, until the program ends.
+/// Serves the figures that it was given last, until the program ends.
 #[derive(Debug)]
 pub(crate) struct MetricsPage {
     pub(crate) address: SocketAddr,
@@ -55,7 +55,7 @@ impl MetricsPage {
                 };
                 let page = Arc::clone(&running);
                 if Arc::strong_count(&running) <= REQUESTS_MAX + 1 {
-                    // A scraper that goes away without an answer, or without a thread, reports it.
+                    // A failure is ignored, because the scraper reports a missing answer.
                     drop(named_thread().spawn(move || answer(stream, &page.0, &page.1)));
                 }
             }
@@ -107,7 +107,7 @@ fn answer(mut stream: TcpStream, shown: &Mutex<LoadProgress>, url: &str) -> io::
     )
 }
 
-/// The page (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+/// Formats the page (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 fn page(progress: &LoadProgress, url: &str) -> String {
     let mut page = String::new();
     let counts = progress.counts;

@@ -1,9 +1,9 @@
-//! The view of a running load that fills a terminal: its figures so far, their lines (rates,
-//! response times, handshakes, failures), as many and as wide as there is room for, and the screen
-//! that shows them.
+//! Shows a running load on the whole terminal: its figures so far (rates, response times,
+//! handshakes, failures), as many and as wide as there is room for.
 //!
-//! That is the other screen of a terminal (ECMA-48, and xterm's private mode 1049), which leaves
-//! what stood before as it was: at the end, and while a shell has us stopped or in the background.
+//! Draws on the alternate screen of a terminal (ECMA-48, and xterm's private mode 1049), which
+//! leaves the earlier contents as they were: at the end, and while the program is stopped or in the
+//! background.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -28,21 +28,21 @@ const HISTOGRAM_ROWS: std::ops::RangeInclusive<usize> = 3..=12;
 /// Columns before the bars of the histogram.
 const LABEL_COLUMNS: usize = 12;
 
-/// A line, and the colour of all of it.
+/// A line, and the colour of the whole line.
 type ViewLine = (String, Option<&'static str>);
 
 pub(crate) struct LoadView<'a> {
     pub(crate) line: LiveLine,
     pub(crate) plan: &'a LoadPlan,
-    /// How long the load is to last, if that is known.
+    /// Duration of the load, if known.
     pub(crate) planned: Option<Duration>,
-    /// The rate that is tried, in a search.
+    /// The rate that a search tries now.
     pub(crate) note: &'a str,
 }
 
 impl LoadView<'_> {
-    /// Lines for that many columns and rows. The first ones are worth most: where rows are few, the
-    /// histogram goes, then what stands last.
+    /// Returns lines for that many columns and rows, the most important first: where rows are few,
+    /// the histogram is dropped, then the last lines.
     pub(crate) fn lines(
         &self,
         progress: &LoadProgress,
@@ -77,7 +77,7 @@ impl LoadView<'_> {
         );
         let (now, all) = (figures_of(&progress.last), figures_of_all(progress));
         if width < columns("", FIGURES.map(str::to_owned)).len() {
-            // A number that is cut would be another one: here each has a line.
+            // A number that is cut would be another number, so each has a line.
             let lines = FIGURES.iter().zip(now).map(|(name, now)| format!("{name:<9}{now:>10}"));
             let time = format!("{} s{}", elapsed.as_secs(), of.unwrap_or_default());
             return [time].into_iter().chain(lines).map(|line| (line, None)).collect();
@@ -92,7 +92,7 @@ impl LoadView<'_> {
         ]
     }
 
-    /// Successes by second, the latest at the right.
+    /// Draws successes by second, the latest at the right.
     fn course(&self, succeeded: &[u64], width: usize) -> String {
         let levels: Vec<char> =
             if self.line.unicode { "▁▂▃▄▅▆▇█" } else { "_.-=+*%#" }.chars().collect();
@@ -106,7 +106,7 @@ impl LoadView<'_> {
         format!("{:<LABEL_COLUMNS$}{}", "succeeded/s", bars.collect::<String>())
     }
 
-    /// Response times so far in `rows` buckets, each as much longer than the one before.
+    /// Draws response times so far in `rows` buckets whose widths grow by a constant factor.
     fn histogram(&self, total: &Histogram, rows: usize, width: usize) -> Vec<ViewLine> {
         let (least, most) = (total.min_ns().max(1) as f64, total.max_ns().max(1) as f64);
         let factor = (most / least).powf(1.0 / rows as f64).max(1.000_001);
@@ -146,7 +146,7 @@ fn figures_of_all(progress: &LoadProgress) -> [String; 6] {
     figures(counts.map(|count| count as f64 / seconds), times, resumed)
 }
 
-/// Percentiles, kinds of handshake, and why something failed.
+/// Lists percentiles, kinds of handshake, and reasons of failures.
 fn tail(progress: &LoadProgress) -> Vec<ViewLine> {
     let total = &progress.total;
     let mut lines = Vec::new();
@@ -177,7 +177,7 @@ fn tail(progress: &LoadProgress) -> Vec<ViewLine> {
     lines
 }
 
-/// Seconds that are kept one by one, for the eye: a row of a wide terminal.
+/// Seconds that are kept one by one for the chart: a row of a wide terminal.
 const SECONDS_KEPT: usize = 240;
 
 #[derive(Clone, Debug, Default)]
@@ -186,7 +186,7 @@ pub(crate) struct LoadProgress {
     pub(crate) counts: TransactionCounts,
     pub(crate) failures: BTreeMap<String, u64>,
     pub(crate) handshakes: BTreeMap<Kind, u64>,
-    /// Response times of those that succeeded.
+    /// Response times of transactions that succeeded.
     pub(crate) total: Histogram,
     /// The last one.
     pub(crate) last: LoadSecond,
@@ -211,15 +211,15 @@ impl LoadProgress {
     }
 }
 
-/// One for the program, since the threads that hear signals and panics give it back.
+/// Global, because threads that handle signals and panics must restore the terminal.
 static SHOWN: Mutex<ShownFrame> =
     Mutex::new(ShownFrame { is_wanted: false, is_taken: false, frame: String::new() });
 
-/// To the other screen, without a cursor; and back.
+/// Switches to the alternate screen and hides the cursor; `GIVE` undoes both.
 const TAKE: &str = "\x1b[?1049h\x1b[?25l";
 const GIVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Columns and rows of a terminal that does not say its size.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
 #[derive(Debug)]
@@ -227,7 +227,7 @@ pub(crate) struct Screen(());
 
 struct ShownFrame {
     is_wanted: bool,
-    /// Whether the terminal shows the other screen.
+    /// Whether the terminal shows the alternate screen.
     is_taken: bool,
     frame: String,
 }
@@ -251,7 +251,7 @@ impl ShownFrame {
 }
 
 impl Screen {
-    /// Takes the terminal of the standard error; `None` = it is none, or one without a cursor.
+    /// Takes the terminal of the standard error; `None` if it is none, or lacks a cursor.
     pub(crate) fn take() -> Option<Self> {
         static HOOK: Once = Once::new();
         let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
@@ -271,7 +271,7 @@ impl Screen {
         Some(Self(()))
     }
 
-    /// Columns and rows; the last row is left to messages.
+    /// Returns columns and rows; the last row is left to messages.
     pub(crate) fn room(&self) -> (usize, usize) {
         let size = terminal_size::terminal_size_of(io::stderr());
         let size = size.map(|(Width(width), Height(height))| (width.into(), height.into()));
@@ -279,7 +279,7 @@ impl Screen {
         (width, height - 1)
     }
 
-    /// Shows lines that fit, and nothing else.
+    /// Shows these lines, which fit, and clears the rest.
     pub(crate) fn show(&self, lines: &[String]) {
         let rows: Vec<_> = lines.iter().map(|line| format!("{line}\x1b[K\r\n")).collect();
         let mut shown = shown();
@@ -294,14 +294,14 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back for good, if it was taken: to be called before the program ends.
+/// Restores the terminal for good if it was taken. Must be called before the program ends.
 pub(crate) fn give_back() {
     let mut shown = shown();
     shown.is_wanted = false;
     shown.give_back();
 }
 
-/// Gives the terminal back while this is done, and draws the last frame anew.
+/// Restores the terminal while `act` runs, then draws the last frame again.
 pub(crate) fn give_back_during(act: impl FnOnce()) {
     let mut shown = shown();
     shown.give_back();
@@ -313,7 +313,7 @@ fn shown() -> MutexGuard<'static, ShownFrame> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In one piece, so that no half of it is seen. A terminal that is gone is no failure.
+/// Writes the text in one piece, so that no half of it shows. Ignores a closed terminal.
 fn put(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,5 +1,4 @@
-//! Replies of the test server: their heads and bodies, and downloads that go on until a client ends
-//! them.
+//! Makes the test server's replies: heads and bodies, and downloads until a client ends them.
 
 use std::io::{IoSlice, Write};
 use std::time::Duration;
@@ -12,31 +11,31 @@ use super::request::{OriginContent, OriginMethod, OriginRequest, QueryFault};
 pub(super) struct OriginReply {
     pub(super) code: u16,
     pub(super) framing: BodyFraming,
-    /// The body; with [`BodyFraming::Absent`], the one that a GET would have.
+    /// The body; with [`BodyFraming::Absent`], the body of the reply to a GET.
     pub(super) content: OriginContent,
     pub(super) delay: Duration,
     pub(super) persistence: Persistence,
 }
 
-/// How the body of a reply ends.
+/// How the body of a reply is delimited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BodyFraming {
     Length,
     Chunked,
-    /// With the connection: HTTP/1.0 has no chunks.
+    /// Delimited by the end of the connection: HTTP/1.0 has no chunks.
     Connection,
-    /// It is not sent: HEAD.
+    /// The body is not sent: HEAD.
     Absent,
-    /// There cannot be one: 204, 304.
+    /// No body is allowed: 204, 304.
     Forbidden,
 }
 
-/// Whether the connection goes on.
+/// Whether the connection stays open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Persistence {
-    /// It goes on, as is usual.
+    /// Stays open, the default.
     Keep,
-    /// It goes on, which HTTP/1.0 says in a field.
+    /// Stays open, which HTTP/1.0 announces in a field.
     KeepSaid,
     Close,
 }
@@ -53,7 +52,7 @@ impl OriginReply {
         let framing = match query.code {
             204 | 304 => BodyFraming::Forbidden,
             _ if request.method == OriginMethod::Head => BodyFraming::Absent,
-            // A line is not worth it.
+            // A short text is not worth chunks.
             _ if matches!(query.content, OriginContent::Text(_)) => BodyFraming::Length,
             _ if query.chunked && request.is_http10 => BodyFraming::Connection,
             _ if query.chunked => BodyFraming::Chunked,
@@ -83,7 +82,7 @@ impl OriginReply {
         }
     }
 
-    /// The reply to what is no request.
+    /// Returns the reply to a malformed request.
     pub(super) fn to_fault(fault: HeadFault) -> Self {
         match fault {
             HeadFault::Malformed(_) | HeadFault::Length => {
@@ -96,7 +95,7 @@ impl OriginReply {
         }
     }
 
-    /// A reply that ends the connection.
+    /// Returns a reply that ends the connection.
     pub(super) fn refusal(code: u16, text: &'static str) -> Self {
         Self {
             code,
@@ -153,7 +152,7 @@ impl OriginContent {
     }
 }
 
-/// The reason phrase of the usual ones (RFC 9110, section 15); it may be empty.
+/// Returns the reason phrase of a common status (RFC 9110, section 15); others have none.
 fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",
@@ -185,7 +184,7 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
-/// A prime: no power of two, so no buffer's size, is a multiple of it.
+/// A prime, so that no power of two, the usual size of buffers, is a multiple of it.
 const PERIOD: usize = 251;
 
 const CHUNK_BYTES: u64 = 1 << 16;
@@ -195,7 +194,7 @@ const CHUNK_LINE: &[u8] = b"10000\r\n";
 
 const FRAME_BYTES: u64 = CHUNK_LINE.len() as u64 + CHUNK_BYTES + 2;
 
-/// From anywhere in its first period there is a whole chunk.
+/// Contains a whole chunk from any offset in its first period.
 static PATTERN: [u8; CHUNK_BYTES as usize + PERIOD] = pattern();
 
 const fn pattern() -> [u8; CHUNK_BYTES as usize + PERIOD] {
@@ -208,14 +207,14 @@ const fn pattern() -> [u8; CHUNK_BYTES as usize + PERIOD] {
     bytes
 }
 
-/// Up to `bytes` bytes of a body from an offset on; at least one unless `bytes` is 0.
+/// Returns up to `wanted` bytes of a body from an offset on; at least one unless `wanted` is 0.
 #[inline]
 pub(super) fn bytes_at(offset: u64, wanted: u64) -> &'static [u8] {
     let rest = &PATTERN[(offset % PERIOD as u64) as usize..];
     &rest[..wanted.min(rest.len() as u64) as usize]
 }
 
-/// A body of which some is still to be sent, with its framing.
+/// A body that is partly still to be sent, with its framing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Download {
     sent_bytes: u64,
@@ -257,7 +256,7 @@ impl Download {
         self.piece_at(self.sent_bytes).is_empty()
     }
 
-    /// Points `slices` at what comes next, and says how many it takes.
+    /// Points `slices` at the next bytes, and returns how many slices it uses.
     pub(super) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut at = self.sent_bytes;
         for (count, slice) in slices.iter_mut().enumerate() {
@@ -271,7 +270,7 @@ impl Download {
         slices.len()
     }
 
-    /// The rest of the piece in which a position of the framed body lies; empty at its end.
+    /// Returns the rest of the piece at a position of the framed body; empty at its end.
     fn piece_at(&self, at: u64) -> &[u8] {
         match &self.form {
             DownloadForm::Plain { bytes } => bytes_at(at, bytes - at),
@@ -292,7 +291,7 @@ impl Download {
     }
 }
 
-/// The bytes at a position of a line, `bytes` of the pattern from `offset` on, and an ending.
+/// Returns the bytes from `at` on of a line, `bytes` of the pattern from `offset`, and an ending.
 fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64) -> &'a [u8] {
     let Some(in_data) = at.checked_sub(line.len() as u64) else {
         return &line[at as usize..];
@@ -304,7 +303,7 @@ fn framed<'a>(line: &'a [u8], offset: u64, bytes: u64, ending: &'a [u8], at: u64
 }
 
 impl ChunkEnd {
-    /// The line of a chunk of that many bytes, fewer than [`CHUNK_BYTES`].
+    /// Makes the line of a chunk of that many bytes, fewer than [`CHUNK_BYTES`].
     fn new(bytes: u64) -> Self {
         let mut end = Self { text: [0; 6], length: 0 };
         if bytes > 0 {
@@ -409,7 +408,7 @@ mod tests {
         framed
     }
 
-    /// All that a download sends if `taken` bytes of it go at a time.
+    /// Sends a download in pieces of `taken` bytes and returns all bytes.
     fn sent(mut download: Download, taken: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !download.is_done() {

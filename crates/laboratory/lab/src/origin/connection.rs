@@ -1,7 +1,7 @@
-//! One client: its socket, its requests, and what is still to be sent.
+//! Serves one client: its socket, its requests, and the unsent rest of replies.
 //!
-//! Owns the order of things: read, answer, one write. Between two requests a connection holds no
-//! buffer; a turn uses the worker's [`Buffers`]. Deadlines and readiness are `worker`'s.
+//! A turn reads, answers, and writes once, with the worker's [`Buffers`]; between two requests a
+//! connection holds no buffer. `worker` handles deadlines and readiness.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
@@ -15,15 +15,14 @@ use super::answer::{BodyFraming, Download, OriginReply, Persistence, SLICES_MAX,
 use super::request;
 use super::request::{HEAD_BYTES_MAX, OriginContent, OriginMethod, OriginRequest, QueryFault};
 
-/// The most that is read of an upload at once.
+/// Largest read of an upload.
 const INPUT_BYTES: usize = 64 * 1024;
 
-/// Replies to pipelined requests go out together up to about this size. It bounds what a client
-/// that does not read makes us keep.
+/// Replies to pipelined requests are sent together up to about this size. The limit bounds memory
+/// for a client that does not read.
 const OUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Shorter bodies are copied behind their head: that costs less than the kernel's way with two
-/// slices.
+/// Shorter bodies are copied behind their head, because that costs less than two slices.
 const COPIED_BYTES_MAX: u64 = 4096;
 
 /// Reads and writes of one connection before others have their turn.
@@ -35,12 +34,12 @@ const LINGER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum NextStep {
-    /// Something happens to the socket.
+    /// Wait for any event of the socket.
     Wait,
-    /// The socket has room, or something else happens to it.
+    /// Wait until the socket has room, or for another event of it.
     WaitForRoom,
     Wake(Instant),
-    /// The connection has more to do, after others.
+    /// Call again after other connections, because more work is left.
     Again,
     Close,
 }
@@ -66,14 +65,14 @@ pub(super) struct Buffers {
 }
 
 pub(super) struct OriginOutput {
-    /// To be sent in this turn.
+    /// Bytes to send in this turn.
     out: Vec<u8>,
     last: KnownHead,
     pub(super) totals: Totals,
 }
 
-/// The last head with its request. Clients of a load send the same bytes again and again, and
-/// the same bytes mean the same.
+/// The last head with its request. Clients of a load send the same bytes again and again, so that
+/// the head need not be parsed again.
 struct KnownHead {
     head: Vec<u8>,
     request: OriginRequest,
@@ -85,29 +84,29 @@ struct KnownHead {
 pub(super) struct OriginConnection {
     socket: OwnedFd,
     stage: OriginStage,
-    /// Read and not yet understood or not yet due.
+    /// Bytes read and not yet parsed, or not yet to be answered.
     kept: Vec<u8>,
-    /// Whether that is the beginning of one head and no more.
+    /// Whether `kept` is the beginning of one head and no more.
     kept_is_part: bool,
-    /// Due and not yet sent; the download comes after it.
+    /// Bytes to send; the download comes after them.
     unsent: Vec<u8>,
     /// A body that is being sent piece by piece.
     pub(super) download: Option<Download>,
-    /// There may be something to read.
+    /// Whether the socket may have input.
     readable: bool,
-    /// The client's end was announced.
+    /// Whether the client's end was announced.
     end_seen: bool,
-    /// The client's end was read.
+    /// Whether the client's end was read.
     ended: bool,
     active_at: Instant,
 }
 
 enum OriginStage {
     Head,
-    /// A body is coming in.
+    /// A body is being received.
     Upload(Upload, OriginReply),
     Delay(Instant, OriginReply),
-    /// No more requests; what is due is sent. `linger` = there is input to discard.
+    /// Accepts no more requests and sends the rest; `linger` if there is input to discard.
     Last {
         linger: bool,
     },
@@ -135,7 +134,7 @@ impl Buffers {
 }
 
 impl OriginConnection {
-    /// A connection that was just accepted. There may be a request already.
+    /// Makes a connection that was just accepted. A request may have arrived already.
     pub(super) fn new(socket: OwnedFd, now: Instant) -> Self {
         Self {
             socket,
@@ -151,14 +150,14 @@ impl OriginConnection {
         }
     }
 
-    /// Notes that there is something to read; `end` = the client's end is behind it.
+    /// Notes that there is input; `end` if the client's end follows it.
     #[inline]
     pub(super) fn note_readable(&mut self, end: bool) {
         self.readable = true;
         self.end_seen |= end;
     }
 
-    /// Whether the client is closed as idle.
+    /// Reports whether the client is to be closed as idle.
     pub(super) fn is_overdue(&self, now: Instant, idle_timeout: Duration) -> bool {
         let patience = match self.stage {
             OriginStage::Delay(..) => return false,
@@ -168,10 +167,10 @@ impl OriginConnection {
         now.saturating_duration_since(self.active_at) >= patience
     }
 
-    /// Does what can be done now.
+    /// Does all work that is possible now.
     #[inline]
     pub(super) fn advance(&mut self, buffers: &mut Buffers, now: Instant) -> NextStep {
-        // A client that is gone is no news.
+        // Errors of a client that has gone are ignored.
         self.turn(buffers, now).unwrap_or(NextStep::Close)
     }
 
@@ -213,20 +212,20 @@ impl OriginConnection {
         }
     }
 
-    /// Whether a withheld reply is all that is left.
+    /// Reports whether only a delayed reply is left.
     fn is_withheld(&self, now: Instant) -> bool {
         let all_sent = self.unsent.is_empty() && self.download.is_none();
         all_sent && matches!(self.stage, OriginStage::Delay(until, _) if now < until)
     }
 
-    /// Puts what was kept and what there is to read into `input`, and says how much that is.
+    /// Moves kept bytes and new input into `input`, and returns their number.
     fn fill(&mut self, input: &mut [u8]) -> io::Result<usize> {
         let kept = mem::take(&mut self.kept);
         input[..kept.len()].copy_from_slice(&kept);
         if !kept.is_empty() && !self.kept_is_part {
             return Ok(kept.len());
         }
-        // No more than can be kept if it turns out to be requests.
+        // No more than can be kept if the input turns out to be requests.
         let limit = match self.stage {
             OriginStage::Upload(upload, _) => {
                 let left = upload.bytes_left().unwrap_or(0);
@@ -242,7 +241,7 @@ impl OriginConnection {
                 Ok(kept.len())
             }
             Ok(count) => {
-                // Less than there was room for: all that there is, but for an end.
+                // A short read took all input, but perhaps not the end.
                 self.readable = count == room.len() || self.end_seen;
                 Ok(kept.len() + count)
             }
@@ -254,7 +253,7 @@ impl OriginConnection {
         }
     }
 
-    /// Answers the requests in `input`, and keeps what has to wait.
+    /// Answers the requests in `input`, and keeps bytes that must wait.
     fn consume(&mut self, input: &[u8], output: &mut OriginOutput, now: Instant) {
         let mut rest = input;
         self.kept_is_part = false;
@@ -274,7 +273,7 @@ impl OriginConnection {
         self.kept.extend_from_slice(rest);
     }
 
-    /// Takes a head off, and returns what is behind it.
+    /// Takes a head off, and returns the bytes behind it.
     #[inline]
     fn take_head<'b>(
         &mut self,
@@ -301,7 +300,7 @@ impl OriginConnection {
         rest
     }
 
-    /// Takes what there is of a body off, and returns what is behind it.
+    /// Takes available bytes of a body off, and returns the bytes behind it.
     fn take_body<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -323,7 +322,7 @@ impl OriginConnection {
         &bytes[used..]
     }
 
-    /// Does what the last head wants. `is_alone` = nothing came with it.
+    /// Starts to answer the last head. `is_alone`: no bytes came behind it.
     #[inline]
     fn begin(&mut self, is_alone: bool, output: &mut OriginOutput, now: Instant) {
         let KnownHead { request, answer, .. } = output.last;
@@ -335,7 +334,7 @@ impl OriginConnection {
                 self.reply(&answer, output, now);
             }
         } else if request.expects_continue && answer.code >= 400 {
-            // The body was not to be sent for nothing: whether it comes all the same is unknown.
+            // The client waits for the reply first, and whether it still sends the body is unknown.
             self.refuse(&answer, output);
         } else {
             if request.expects_continue && is_alone {
@@ -356,7 +355,7 @@ impl OriginConnection {
         }
     }
 
-    /// Replies, when it is time.
+    /// Replies, after the delay if there is one.
     fn reply(&mut self, answer: &OriginReply, output: &mut OriginOutput, now: Instant) {
         if !answer.delay.is_zero() {
             let undelayed = OriginReply { delay: Duration::ZERO, ..*answer };
@@ -406,7 +405,7 @@ impl OriginConnection {
         Ok(if written < offered { SendResult::UpToTheRoom } else { SendResult::UpToTheTurn })
     }
 
-    /// One write, and how much was offered with it.
+    /// Writes once; returns the result and the number of bytes offered.
     #[inline]
     fn write(&self, out: &[u8]) -> (io::Result<usize>, usize) {
         let Some(download) = &self.download else {
@@ -419,7 +418,7 @@ impl OriginConnection {
         (socket::write_vectored(&self.socket, slices), offered)
     }
 
-    /// Removes sent bytes from what is due.
+    /// Removes sent bytes from the buffers.
     #[inline]
     fn note_sent(&mut self, written: usize, output: &mut OriginOutput, now: Instant) {
         if written > 0 {
@@ -448,7 +447,7 @@ impl AsFd for OriginConnection {
 }
 
 impl KnownHead {
-    /// No head: it is never looked up.
+    /// Empty, because it is never looked up.
     fn nothing() -> Self {
         let request = OriginRequest {
             method: OriginMethod::Other,
@@ -481,7 +480,7 @@ impl KnownHead {
     }
 }
 
-/// Writes the head and a short body; returns the body that does not go with them.
+/// Writes the head and a short body; returns a body that is to be sent separately.
 fn write_beginning(answer: &OriginReply, out: &mut Vec<u8>) -> Option<Download> {
     answer.write_head(out);
     match (answer.framing, answer.content) {

@@ -1,10 +1,10 @@
-//! Requests of the test server: their heads, and the reply that a query asks for.
+//! Parses requests of the test server: their heads, and the reply that a query asks for.
 
 use std::time::Duration;
 
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
-/// The longest head; common servers allow 8 to 32 KiB.
+/// Limit of a head; common servers allow 8 to 32 KiB.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,7 +14,7 @@ pub(super) struct OriginRequest {
     pub(super) content: ContentEnd,
     /// Whether the version is HTTP/1.0: no chunks, and no second request unless it asks.
     pub(super) is_http10: bool,
-    /// Whether the client wants to go on with this connection.
+    /// Whether the client wants to keep the connection open.
     pub(super) keeps_alive: bool,
     /// Whether the client waits for `100 Continue` before it sends the content.
     pub(super) expects_continue: bool,
@@ -24,12 +24,12 @@ pub(super) struct OriginRequest {
 pub(super) enum OriginMethod {
     /// GET, POST and PUT: the reply has a body.
     Whole,
-    /// HEAD: the reply has none.
+    /// HEAD: the reply has no body.
     Head,
     Other,
 }
 
-/// Reads the first head, with its length; nothing while it is incomplete.
+/// Parses the first head and returns it with its length; `None` while it is incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, OriginRequest)>, HeadFault> {
     let head = RequestHead::parse(bytes, HEAD_BYTES_MAX, |_, _| {})?;
     Ok(head.map(|head| {
@@ -64,11 +64,11 @@ pub(super) enum OriginContent {
     Text(&'static str),
 }
 
-/// Reasons why a path asks for nothing that there is.
+/// Reasons why a path or query is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
     Unknown,
-    /// A field is malformed; the line that says what it may be.
+    /// A field is malformed; contains the line that describes the valid values.
     Field(&'static str),
 }
 
@@ -83,7 +83,7 @@ const DELAY_MS_MAX: u64 = 600_000;
 const HELP: &str = "Sizes: /0 /1k /64k /1m, or /?size=64k&time=20&close=1&chunked=1&code=503\n";
 
 impl Query {
-    /// The query of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
+    /// Parses the query of an origin-form or absolute-form target (RFC 9112, section 3.2).
     pub(super) fn parse(target: &str) -> Result<Self, QueryFault> {
         let target = without_authority(target);
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -120,7 +120,7 @@ impl Query {
     }
 }
 
-/// `http://host/path` as `/path`: some clients speak to a server as to a proxy.
+/// Shortens `http://host/path` to `/path`: some clients talk to a server as to a proxy.
 fn without_authority(target: &str) -> &str {
     let Some((_, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return target;
@@ -128,7 +128,7 @@ fn without_authority(target: &str) -> &str {
     rest.find(['/', '?']).map_or("", |at| &rest[at..])
 }
 
-/// `512`, `64k`, `1m`, `10g`: the letters are powers of 1024.
+/// Parses `512`, `64k`, `1m`, `10g`: the letters are powers of 1024.
 fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
@@ -146,7 +146,7 @@ fn parse_delay(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(parse_number(text).filter(|&ms| ms <= DELAY_MS_MAX)?))
 }
 
-/// A status that ends an exchange; 1xx announces another.
+/// Parses a status that ends an exchange; 1xx announces another.
 fn parse_code(text: &str) -> Option<u16> {
     let code = u16::try_from(parse_number(text)?).ok()?;
     (200..600).contains(&code).then_some(code)
@@ -160,7 +160,7 @@ fn parse_switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Digits alone: `parse` would take a sign.
+/// Parses digits alone, because `parse` would accept a sign.
 fn parse_number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)

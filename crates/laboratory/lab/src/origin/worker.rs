@@ -1,8 +1,7 @@
-//! A thread's event loop: readiness, timers, idle clients; and CPU time that is burnt in proportion
-//! to what the thread uses, for a server whose cost is to be known: so much more than that of
-//! another.
+//! Runs a thread's event loop: readiness, timers, idle clients.
 //!
-//! Owns its listeners' connections. What one of them does is `connection`'s.
+//! Owns its listeners' connections; `connection` serves each. Also burns CPU time in proportion to
+//! the thread's use, for a server whose cost exceeds another's by a known share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,36 +22,36 @@ const EVENTS: usize = 256;
 /// Connections that are accepted before others have their turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// How long no connection is accepted after the kernel gave no socket: some may close.
+/// Pause of accepting after the kernel refused a socket, in which others may close.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long those with more to do, downloads among them, keep new requests waiting. Sockets of one
+/// How long connections with more to do, downloads among them, delay new requests. Sockets of one
 /// host take megabytes at once, and a hundred downloads would fill a tenth of a second.
 const TURN: Duration = Duration::from_millis(1);
 
 const WAKER: u64 = u64::MAX;
 
-/// The bit that listeners' tokens have and connections' have not.
+/// Bit that is set in listeners' tokens and never in connections'.
 const LISTENER: u64 = 1 << 63;
 
 pub(super) struct OriginWorker {
     epoll: Epoll,
-    /// Each of them, and whether other workers have it too.
+    /// Each listener, and whether other workers share it.
     listeners: Vec<(Arc<OwnedFd>, bool)>,
-    /// Clients that ask for nothing, or take nothing, are given up after this.
+    /// Time after which a client that sends no request, or reads nothing, is closed.
     idle_timeout: Duration,
     slots: Slab<OriginSlot>,
-    /// Counts connections, so that what was meant for one does not reach its successor.
+    /// Counts connections, so that an event for one does not reach its successor.
     generation: u32,
     /// Tokens of connections that have more to do, each once.
     again: VecDeque<u64>,
-    /// Accepted in this round. They are looked at last: by then most have sent their request.
+    /// Connections accepted in this round; served last, when most have sent their request.
     arrivals: Vec<OwnedFd>,
-    /// When withheld replies are due, with tokens of connections.
+    /// Due times of delayed replies, with tokens of connections.
     delays: BinaryHeap<Reverse<(Instant, u64)>>,
-    /// When idle clients are looked for next.
+    /// Time of the next search for idle clients.
     sweep_at: Instant,
-    /// No connection is accepted until then.
+    /// Time until which no connection is accepted.
     paused_until: Option<Instant>,
     buffers: Buffers,
     now: Instant,
@@ -64,14 +63,14 @@ pub(super) struct OriginWorker {
 struct OriginSlot {
     generation: u32,
     waits_for_room: bool,
-    /// It is among those that have more to do.
+    /// Whether the connection is in the queue of those with more to do.
     is_queued: bool,
     connection: OriginConnection,
 }
 
 impl OriginWorker {
-    /// Watches the listeners, each with whether other workers have it too. `end` is woken when it
-    /// is to end.
+    /// Watches the listeners, each with whether other workers share it. `end` is woken to end the
+    /// worker.
     pub(super) fn new(
         listeners: Vec<(Arc<OwnedFd>, bool)>,
         end: &Waker,
@@ -109,7 +108,7 @@ impl OriginWorker {
         Ok(())
     }
 
-    /// Serves until it is woken.
+    /// Serves until `end` is woken.
     pub(super) fn run(mut self) -> io::Result<Totals> {
         let mut events = Events::with_capacity(EVENTS);
         loop {
@@ -133,7 +132,7 @@ impl OriginWorker {
         }
     }
 
-    /// How long there is nothing to do.
+    /// Returns how long epoll may wait.
     fn patience(&self) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
@@ -166,7 +165,7 @@ impl OriginWorker {
         Ok(())
     }
 
-    /// Serves a client at once if it has asked already; one that is done then was never watched.
+    /// Serves a new client at once if it has asked; one that is done then is never watched.
     fn welcome(&mut self, socket: OwnedFd) -> io::Result<()> {
         self.buffers.output.totals.connections += 1;
         let mut connection = OriginConnection::new(socket, self.now);
@@ -221,7 +220,7 @@ impl OriginWorker {
             return;
         };
         if event.error || event.hung_up {
-            // Nobody is there to hear a reply.
+            // No client is left to receive a reply.
             self.slots.remove(key_of(event.token));
             return;
         }
@@ -262,7 +261,7 @@ impl OriginWorker {
         }
     }
 
-    /// From the first time that it was full, a socket says when it is not.
+    /// Watches for room from the first time that the socket was full.
     fn watch_room(&mut self, token: u64) {
         let Some(slot) = slot(&mut self.slots, token) else {
             return;
@@ -308,7 +307,7 @@ impl OriginWorker {
         self.slots.retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
     }
 
-    /// The idle are given up within an eighth of their time, and looking costs nothing.
+    /// Closes idle clients at most an eighth of their time late; a search costs almost nothing.
     fn sweep_interval(&self) -> Duration {
         let eighth = self.idle_timeout / 8;
         eighth.clamp(Duration::from_millis(10), Duration::from_secs(1))
@@ -329,20 +328,20 @@ fn key_of(token: u64) -> usize {
     (token & u64::from(u32::MAX)) as usize
 }
 
-/// The slot of a token, unless its connection is gone.
+/// Returns the slot of a token, unless its connection is gone.
 #[inline]
 fn slot(slots: &mut Slab<OriginSlot>, token: u64) -> Option<&mut OriginSlot> {
     let slot = slots.get_mut(key_of(token))?;
     (u64::from(slot.generation) == token >> 32).then_some(slot)
 }
 
-/// That of the thread that calls it.
+/// State of the burning of CPU time by the calling thread.
 #[derive(Debug)]
 pub(super) struct BusyWork {
     share: f64,
-    /// The thread's CPU time when it was last burnt.
+    /// The thread's CPU time when the last burn ended.
     seen: Duration,
-    /// Owed, in nanoseconds; below 0 if more was burnt than owed, by a look at the clock.
+    /// CPU time to burn, in nanoseconds; below 0 if the last burn overshot by a clock reading.
     owed_ns: f64,
 }
 
@@ -351,7 +350,7 @@ impl BusyWork {
         Self { share, seen: Duration::ZERO, owed_ns: 0.0 }
     }
 
-    /// Burns what is owed for the work since the last call.
+    /// Burns CPU time for the work since the last call.
     pub(super) fn burn(&mut self) {
         let begun = sys::cpu::thread_time();
         let worked = begun.saturating_sub(self.seen);
@@ -369,7 +368,7 @@ impl BusyWork {
 mod tests {
     use super::*;
 
-    /// The thread's own clock decides, however busy the host is.
+    /// Measured by the thread's own clock, however busy the host is.
     #[test]
     fn what_is_burnt_is_in_proportion() {
         let mut busy_work = BusyWork::new(0.5);

@@ -1,4 +1,4 @@
-//! A folder for what programs read and write while they run; it goes when they have ended.
+//! Makes a folder for files that programs read and write; it is removed when they have ended.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::{env, fs, io, process};
 
 use crate::fault::{LabFault, LabResult};
 
-/// Whether a path needs no quotes in the configuration of any server.
+/// Reports whether a path needs no quotes in the configuration of any server.
 fn is_plain(path: &Path) -> bool {
     let is_plain = |one: char| one.is_alphanumeric() || "/._-+@:=,%".contains(one);
     path.to_str().is_some_and(|path| path.chars().all(is_plain))
 }
 
-/// Makes something at the first of these paths at which there is nothing yet.
+/// Makes something at the first of these paths that does not exist yet.
 pub(crate) fn first_free<T>(
     paths: impl IntoIterator<Item = PathBuf>,
     make: impl Fn(&Path) -> io::Result<T>,
@@ -30,13 +30,13 @@ pub(crate) fn first_free<T>(
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    /// Whether it stays, for people to look at.
+    /// Whether the folder stays, for people to inspect.
     pub(crate) is_kept: bool,
 }
 
 impl Scratch {
-    /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
-    /// another user, and not look into it.
+    /// Creates a folder in `$TMPDIR`, or `/tmp`. Other users may traverse it, as servers that
+    /// change their user do, and not list it.
     pub(crate) fn new() -> LabResult<Self> {
         let parent = env::temp_dir();
         let refused = |error: io::Error| {
@@ -46,7 +46,7 @@ impl Scratch {
                 "TMPDIR names a folder with room that we may write to",
             )
         };
-        // Programs find their files from folders of their own.
+        // Absolute, because programs run in folders of their own.
         let absolute = std::path::absolute(&parent).map_err(refused)?;
         if is_plain(&absolute) {
             return Self::new_in(&absolute).map_err(refused);
@@ -76,7 +76,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What cannot be removed is a few files where such lie.
+            // A failure leaves a few files in the temporary folder.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

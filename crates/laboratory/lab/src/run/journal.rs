@@ -1,4 +1,4 @@
-//! Traces of a run: the record on disk, event by event, and its progress on the terminal.
+//! Writes the record of a run to disk, event by event, and its progress to the terminal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use crate::load::destination::RecordDate;
 use crate::pages::{RECORD_BYTES_MAX, tame};
 use crate::process::scratch::first_free;
 
-/// An open record, which no other run writes meanwhile.
+/// An open record, locked against other runs.
 #[derive(Debug)]
 pub(crate) struct RunJournal {
     file: File,
@@ -43,7 +43,7 @@ impl RunJournal {
         locked(file, path)
     }
 
-    /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.
+    /// Opens a record to continue it, and returns its contents. Removes an unfinished line.
     pub(crate) fn resume(path: &Path) -> LabResult<(Experiment, Self)> {
         let shown = path.display();
         let refused = |error: io::Error| match error.kind() {
@@ -61,15 +61,15 @@ impl RunJournal {
         Ok((experiment, journal))
     }
 
-    /// Adds a line. If that fails half-way, the half is removed, and the file if it is empty then.
+    /// Appends a line. If that fails half-way, removes the half, and the file if it is empty then.
     ///
     /// # Errors
-    /// The kernel refused it: a full disk, for one.
+    /// Fails if the kernel refuses it: a full disk, for one.
     pub(crate) fn append(&mut self, event: &RunEvent) -> LabResult<()> {
         let before = self.file.metadata().map(|facts| facts.len());
         let written = self.file.write_all(format!("{}\n", event.to_line()).as_bytes());
         written.map_err(|error| {
-            // It was refused room; giving some back is not.
+            // A full disk refuses more bytes, but not a truncation.
             let _ = match before {
                 Ok(0) => fs::remove_file(&self.path),
                 Ok(length) => self.file.set_len(length),
@@ -84,10 +84,10 @@ impl RunJournal {
     }
 }
 
-/// Reads what is whole of a record, line by line; and its length in bytes.
+/// Reads the whole lines of a record, and returns its length in bytes, too.
 ///
 /// # Errors
-/// The file is no record, or is larger than [`RECORD_BYTES_MAX`].
+/// Fails if the file is no record, or is larger than [`RECORD_BYTES_MAX`].
 pub(crate) fn read(path: &Path, file: &File) -> LabResult<(Experiment, u64)> {
     let too_large = || {
         let message = format!("{} is larger than {}", path.display(), ByteCount(RECORD_BYTES_MAX));
@@ -163,22 +163,22 @@ fn refused(path: &Path, error: &io::Error) -> LabFault {
     LabFault::failed(message, "--record names a file in a folder with room that we may write to")
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Debug)]
 pub(crate) struct RunProgress {
     console: Console,
     is_quiet: bool,
     total: usize,
     done: usize,
-    /// How long the rest takes, by the plan.
+    /// Planned time of the remaining measurements.
     left: Duration,
-    /// How long what was done takes by the plan, and when it began.
+    /// Planned time of completed measurements, and the instant at which they began.
     planned: Duration,
     begun: Instant,
 }
 
 impl RunProgress {
-    /// The progress of a run with `total` measurements to make, which will take `left`.
+    /// Starts a run with `total` measurements to make, which are planned to take `left`.
     pub(crate) fn new(console: Console, is_quiet: bool, total: usize, left: Duration) -> Self {
         Self {
             console,
@@ -216,7 +216,7 @@ impl RunProgress {
 
     fn step(&mut self, planned: &PlannedConfiguration) {
         self.done += 1;
-        // With a rule, the least number of rounds was counted.
+        // Only the least number of rounds was counted if there is a rule.
         self.total = self.total.max(self.done);
         self.left = self.left.saturating_sub(planned.estimate());
         self.planned += planned.estimate();
@@ -232,7 +232,7 @@ impl RunProgress {
         ));
     }
 
-    /// By the plan, and by how much longer than planned it took so far.
+    /// Estimates the time left: planned time, scaled by the slowdown so far.
     fn time_left(&self) -> String {
         let mut left = self.left;
         if !self.planned.is_zero() {

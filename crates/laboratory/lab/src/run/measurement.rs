@@ -1,11 +1,11 @@
-//! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
+//! Measures a configuration once: starts the server, loads and watches it, judges, and ends it.
 //!
-//! `loaded` makes a load of ours; `programs` are the test server behind all servers and loads of
-//! other programs; `usage` reads what processes used meanwhile and makes parts of the record of it,
-//! and `verdict` judges, or says why there is no record.
+//! `loaded` makes our own load; `programs` runs the test server behind all servers and loads of
+//! other programs; `usage` reads the resources that processes used and makes parts of the record,
+//! and `verdict` judges, or returns why there is no record.
 //!
-//! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
-//! order of configurations nor the record.
+//! Keeps the origin behind the servers, which all configurations of a run share. `run` decides the
+//! order of configurations and writes the record.
 
 mod loaded;
 mod programs;
@@ -41,26 +41,26 @@ use programs::{
 use usage::{CpuUsage, MeasuredCapacity, WatchedProcesses, of_capacity, of_client};
 use verdict::{Evidence, Measured, MeasurementFailure};
 
-/// A server that takes longer to fill its session cache hangs.
+/// Time limit of filling a session cache; a server that takes longer hangs.
 const FILL_MAX: Duration = Duration::from_secs(3600);
 
-/// Longer by this for each session beyond the first million.
+/// Additional time limit for each session beyond the first million.
 const FILL_MORE: Duration = Duration::from_millis(1);
 
-/// Between two readings of the memory of a server that reloads.
+/// Pause between two readings of the memory of a server that reloads.
 const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
-/// A pause is so many times as long as the reading before it took.
+/// A pause is at least this multiple of the reading before it.
 const RELOAD_RESTS: u32 = 9;
 
-/// How long its memory is read after a reload.
+/// How long the server's memory is read after a reload.
 const RELOAD_AFTER: Duration = Duration::from_millis(500);
 
-/// Connections from one address to another, of the 28,232 ports that Linux gives by itself
+/// Connections from one address to another, of the 28,232 ports that Linux allows by default
 /// (`net.ipv4.ip_local_port_range`).
 const CONNECTIONS_A_SOURCE: u32 = 25_000;
 
-/// A load in the background is ended when the measured one is over.
+/// Limit of a background load, which is ended when the measured load is over.
 const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Bench<'a> {
@@ -75,18 +75,18 @@ pub(crate) struct MeasuredSubject<'a> {
     pub(crate) planned: &'a PlannedConfiguration,
     pub(crate) target: &'a TestTarget,
     pub(crate) program: &'a TargetProgram,
-    /// The program that makes the load in place of us.
+    /// The program that makes the load instead of this process.
     pub(crate) client: Option<(&'a TestTarget, &'a TargetProgram)>,
-    /// The program behind the server in place of the test server.
+    /// The program behind the server instead of the test server.
     pub(crate) origin: Option<(&'a TestTarget, &'a TargetProgram)>,
     pub(crate) repeat: u32,
 }
 
 impl<'a> Bench<'a> {
-    /// Starts the origin. The folder is that of the whole run.
+    /// Starts the origin in the folder of the whole run.
     ///
     /// # Errors
-    /// The origin does not serve.
+    /// Fails if the origin does not serve.
     pub(crate) fn start(
         certificates: &'a TargetCertificates,
         folder: &'a Path,
@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures a configuration once. Whatever was started for it has ended when this returns.
+    /// Measures a configuration once. All programs that it started have ended when it returns.
     pub(crate) fn measure(
         &mut self,
         subject: MeasuredSubject<'_>,
@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
             None => session.load(),
             Some(_) => session.call(),
         };
-        // If the server has ended, that is why the rest failed.
+        // A server that has ended is the reason why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
             return Err(MeasurementFailure::Failed(format!("{name} ended meanwhile: {how}")));
@@ -182,13 +182,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// One server that runs, for one measurement.
+/// A running server, for one measurement.
 struct Session<'s, 'a> {
     bench: &'s Bench<'a>,
     subject: MeasuredSubject<'s>,
     cpus: &'s CpuAssignment,
     server: &'s TargetServer,
-    /// The target behind it, if it is not the test server.
+    /// The target behind the server, if not the test server.
     origin: Option<&'s TargetServer>,
     watched: WatchedProcesses,
     known: Vec<u8>,
@@ -223,7 +223,7 @@ impl Session<'_, '_> {
         self.watched.background = background.as_ref().map(BackgroundLoad::stopper);
         let loaded = match found {
             None => self.run(&plan)?,
-            // Whether anything succeeds beyond the capacity is what is measured.
+            // Beyond the capacity, whether anything succeeds is a result, not a precondition.
             Some(_) => loaded::run(&plan, &self.watched, None, self.cancel)?,
         };
         drop(background);
@@ -268,7 +268,7 @@ impl Session<'_, '_> {
         if let Some(tls) = &mut plan.tls
             && tls.verification == Verification::Off
         {
-            // It costs next to nothing, and a configuration may be about the key.
+            // Verification costs almost nothing, and a configuration may be about the key.
             tls.verification = Verification::These(self.known.clone());
         }
         Ok(plan)
@@ -283,8 +283,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// The target's capacity under this load. It is measured right before each load that is a
-    /// multiple of it: a host's CPUs are not as fast in one minute as in the next.
+    /// Measures the target's capacity under this load right before each load that is a multiple of
+    /// it, because a host's CPU speed changes from one minute to the next.
     fn capacity(&self, plan: &LoadPlan) -> Measured<MeasuredCapacity> {
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
@@ -304,7 +304,7 @@ impl Session<'_, '_> {
         verdict::judge(&self.subject.planned.expect, evidence)
     }
 
-    /// How the connections to an origin that speaks TLS must have begun.
+    /// Checks how connections to an origin that speaks TLS began.
     fn judge_origin(&self) -> Measured<()> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
@@ -317,7 +317,7 @@ impl Session<'_, '_> {
 
     fn measurement(&self, loaded: LoadResult, plan: &LoadPlan) -> Measurement {
         let LoadResult { record, elapsed, busiest, carried, used, at_load, .. } = loaded;
-        // Of open load, the server also did what the warm-up left over.
+        // In open load, the server also completed operations left over from the warm-up.
         let operations = record.totals.succeeded + carried;
         let mut warnings = record.warnings.clone();
         warnings.extend(self.warning(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
@@ -403,7 +403,7 @@ impl Session<'_, '_> {
         })
     }
 
-    /// The server's log, if it was asked for one.
+    /// Reads the server's log, if logging was requested.
     fn requests(&self) -> Measured<Option<LoggedRequests>> {
         let planned = self.subject.planned;
         if !planned.spec.request_log || !planned.launch.is_tls {
@@ -412,8 +412,8 @@ impl Session<'_, '_> {
         programs::logged(&self.server.folder, &planned.spec).map(Some)
     }
 
-    /// The body must be complete, and the server must have logged as many requests as the program
-    /// counted, or those more that were in progress when the program ended.
+    /// Checks that the body is complete, and that the server logged as many requests as the program
+    /// counted, plus at most those in progress when the program ended.
     fn judge_call(
         &self,
         fetched: &FetchedRun,
@@ -499,7 +499,7 @@ impl Session<'_, '_> {
         EventCommand::new(name, words, program, &self.server.folder, cpus)
     }
 
-    /// The death of a node, if the scenario wants it.
+    /// Returns the death of a node, if the scenario has one.
     fn node_loss(&self) -> Option<ServerEvent> {
         let words = &self.subject.target.form.lose_node;
         Some(ServerEvent {
@@ -525,7 +525,7 @@ impl Session<'_, '_> {
             }
             let read = Instant::now();
             reload.resident_bytes_max = reload.resident_bytes_max.max(self.resident_bytes()?);
-            // The kernel reads it page by page, and the server gets no memory meanwhile.
+            // The kernel reads memory page by page, and the server cannot allocate meanwhile.
             let rest = RELOAD_PAUSE.max(read.elapsed() * RELOAD_RESTS);
             if over.is_none() && child.ended().is_some() {
                 over = Some(Instant::now());
@@ -544,7 +544,7 @@ impl Session<'_, '_> {
     }
 }
 
-/// Our own addresses for so many connections to a server of this host: 127.0.0.0/8 is ours.
+/// Returns source addresses for many connections to a server of this host, from 127.0.0.0/8.
 fn sources(plan: &LoadPlan, server: SocketAddr) -> Vec<IpAddr> {
     let connections = match plan.arrival {
         ArrivalModel::Closed { connections } => connections,

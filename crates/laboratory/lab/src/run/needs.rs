@@ -1,4 +1,4 @@
-//! Needs of a run on this host: programs, kernel abilities, and CPUs for servers and clients.
+//! Checks the needs of a run on this host: programs, kernel abilities, and CPUs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,14 +19,14 @@ pub(crate) struct RunResources {
     pub(crate) files: u64,
 }
 
-/// Descriptors beside those of connections, of whichever program has most.
+/// Descriptors besides connections, of the program that needs most.
 const FILES_SPARE: u64 = 100;
 
-/// A connection that a server relays has two ends there. Of open load, most of those that are there
-/// at once wait for their handshake, and have one.
+/// A relayed connection has two ends at the server. In open load, most concurrent connections wait
+/// for their handshake, and have one.
 const FILES_A_CONNECTION: u64 = 2;
 
-/// The connections of a load that does not say how many it has, as `load` has it.
+/// Connections of a load that does not set their number; the same default as in `load`.
 const CONNECTIONS_DEFAULT: u64 = 50;
 
 impl RunResources {
@@ -63,7 +63,7 @@ impl RunResources {
     }
 }
 
-/// Descriptors of the program that has most of them open at once.
+/// Returns the descriptors of the program that has most of them open at once.
 fn files(settings: &ConfigurationSettings) -> u64 {
     let number = |name| settings.text(name).and_then(|text| text.parse().ok());
     match (number("connections"), number("clients")) {
@@ -80,8 +80,8 @@ pub(crate) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// As records have it; the program is asked for its version. `folder` is one that it may write
-    /// to.
+    /// Returns the description for records; asks the program for its version. `folder` is a folder
+    /// that it may write to.
     pub(crate) fn recorded(&self, folder: &Path) -> experiment::TargetDescription {
         let program = self.program.as_ref().ok();
         let version = program.map(|program| program::version_lines(&self.target, program, folder));
@@ -105,8 +105,8 @@ fn last_name(program: &TargetProgram) -> String {
     program.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Places everybody, the server and the client on the CPUs that the user asked for; `None` = the
-/// rest, or half. `cores` are the CPUs that we may use; where there is only one, all share it.
+/// Places server and client on the CPUs that the user asked for; `None` is the rest, or half.
+/// `cores` are the CPUs that we may use; if there is only one, both share it.
 pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> LabResult<Placement> {
     let [server_asked, client_asked] = asked;
     let mut asked = asked.into_iter().flatten().flatten();
@@ -134,8 +134,8 @@ pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> LabResult<Pla
     })
 }
 
-/// The first half of the physical cores and the second. Of each side, one CPU of every core comes
-/// before the second one of any.
+/// Returns the first and second half of the physical cores. On each side, one CPU of every core
+/// comes before the second CPU of any.
 fn halves(cores: &[Core]) -> (Vec<u16>, Vec<u16>) {
     let mut physical: Vec<Vec<Core>> = Vec::new();
     for core in cores {
@@ -163,7 +163,7 @@ fn in_turn(physical: &[Vec<Core>]) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    /// As many cores, each with two CPUs, numbered as Linux does on most machines.
+    /// Makes cores with `threads` CPUs each, numbered as Linux does on most machines.
     fn cores(count: u16, threads: u16) -> Vec<Core> {
         let all = (0..count * threads).map(|cpu| Core {
             cpu,

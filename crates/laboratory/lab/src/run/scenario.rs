@@ -1,7 +1,7 @@
-//! Scenarios: questions as data, and the configurations that they come to.
+//! Loads scenarios: questions as data, and the configurations that they expand to.
 //!
-//! `form` reads the file of one, `expansion` makes configurations of it with its targets, and
-//! `settings` is a configuration as it is measured.
+//! `form` reads a scenario's file, `expansion` combines it with its targets to configurations, and
+//! `settings` describes a configuration for its measurement.
 
 pub(crate) mod expansion;
 pub(crate) mod form;
@@ -32,10 +32,10 @@ const SCENARIOS: [(&str, &str); 30] = embedded! {
     "scale-out" "mysql-connections" "mysql-pool" "load-generators" "load-memory" "origin"
 };
 
-/// The scenario of `lariat-lab self-test`, which asks nothing of servers, and is not listed.
+/// The scenario of `lariat-lab self-test`, which compares no servers and is not listed.
 pub(crate) const SELF_TEST: &str = "self-test";
 
-/// All of them, on the command line.
+/// Name of all scenarios on the command line.
 pub(crate) const ALL: &str = "all";
 
 #[derive(Clone, Debug)]
@@ -46,19 +46,19 @@ pub(crate) struct ListedScenario {
 }
 
 impl ListedScenario {
-    /// The scenario's form.
+    /// Parses the scenario's file.
     ///
     /// # Errors
-    /// Complaints about its form.
+    /// Fails with complaints about its form.
     pub(crate) fn form(&self) -> Result<ScenarioForm, Vec<Complaint>> {
         form::parse(&self.text)
     }
 }
 
-/// All that there are: those of the folder, or ours.
+/// Lists all scenarios: those of the folder, or the built-in ones.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Fails if the folder cannot be read.
 pub(crate) fn list(folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let Some(folder) = folder else {
         return Ok(SCENARIOS.iter().map(ours).collect());
@@ -96,8 +96,8 @@ fn of_file(path: &Path) -> LabResult<ListedScenario> {
     Ok(ListedScenario { name: name.to_string_lossy().into_owned(), path: shown, text })
 }
 
-/// The scenarios that were asked for, by name, by the first word of several names, by path (what
-/// has a `/` or ends in `.toml`), or `all`.
+/// Returns the requested scenarios: by name, by the first word of several names, by path (if it
+/// contains `/` or ends in `.toml`), or `all`.
 pub(crate) fn choose(asked: &[String], folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let known = list(folder)?;
     let mut chosen: Vec<ListedScenario> = Vec::new();
@@ -126,7 +126,7 @@ pub(crate) fn choose(asked: &[String], folder: Option<&Path>) -> LabResult<Vec<L
     Ok(chosen)
 }
 
-/// The scenarios with this first word and others behind it, unless one has this name.
+/// Returns the scenarios whose name starts with this word, unless one has exactly this name.
 fn of_group(name: &str, known: &[ListedScenario]) -> Vec<ListedScenario> {
     let is_it = |one: &&ListedScenario| {
         one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))

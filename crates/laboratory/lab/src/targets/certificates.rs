@@ -1,7 +1,7 @@
-//! The certificates that every server under test gets: the same keys for all of them.
+//! Makes the certificates of every server under test: the same keys for all of them.
 //!
-//! An authority of each kind of signature, and beneath it a certificate for each kind of key, for
-//! `localhost` and loopback. They are made when they are first asked for, and stay in their folder.
+//! There is an authority for each kind of signature, and below it a certificate for each kind of
+//! key, for `localhost` and loopback. They are made at their first use, and stay in their folder.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use super::form::{ServerKeyKind, ServerSpec};
 pub(crate) struct TargetCertificates {
     folder: PathBuf,
     elliptic: Issuer<'static, KeyPair>,
-    /// The certificate of that authority, PEM.
+    /// Certificate of the ECDSA authority, PEM.
     elliptic_pem: String,
     rsa: Issuer<'static, KeyPair>,
-    /// The same of its authority.
+    /// Certificate of the RSA authority, PEM.
     rsa_pem: String,
     made: RefCell<BTreeMap<ServerKeyKind, TargetCertificateFiles>>,
     sites: RefCell<BTreeMap<u32, PathBuf>>,
@@ -37,7 +37,7 @@ pub(crate) struct TargetCertificateFiles {
     pub(crate) kind: ServerKeyKind,
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
-    /// Certificate and key in one.
+    /// File with certificate and key.
     pub(crate) both: PathBuf,
 }
 
@@ -57,21 +57,21 @@ impl TargetCertificates {
         })
     }
 
-    /// The certificate of the authority of ECDSA certificates: a PEM file.
+    /// Returns the file of the ECDSA authority's certificate, PEM.
     pub(crate) fn authority(&self) -> io::Result<PathBuf> {
         let path = self.folder.join("authority.crt");
         fs::write(&path, &self.elliptic_pem)?;
         Ok(path)
     }
 
-    /// The certificates of all authorities: a PEM file.
+    /// Returns the file of all authorities' certificates, PEM.
     pub(crate) fn authorities(&self) -> io::Result<PathBuf> {
         let path = self.folder.join("authorities.crt");
         fs::write(&path, [&*self.elliptic_pem, &*self.rsa_pem].concat())?;
         Ok(path)
     }
 
-    /// The certificates that a server of this spec may show, PEM.
+    /// Returns the certificates that a server of this spec may show, PEM.
     pub(crate) fn shown(&self, spec: &ServerSpec) -> io::Result<Vec<u8>> {
         if let Some(last) = spec.sites.checked_sub(1) {
             let folder = self.sites(spec.sites)?;
@@ -84,7 +84,7 @@ impl TargetCertificates {
         Ok(pem)
     }
 
-    /// A folder with `count` certificates, each with a P-256 key and a name of its own
+    /// Makes a folder with `count` certificates, each with a P-256 key and a name of its own
     /// ([`site_name`]): a PEM file for each, with its authority's certificate and its key.
     pub(crate) fn sites(&self, count: u32) -> io::Result<PathBuf> {
         if let Some(folder) = self.sites.borrow().get(&count) {
@@ -150,7 +150,7 @@ fn leaf(names: Vec<String>) -> io::Result<CertificateParams> {
     Ok(leaf)
 }
 
-/// Certificates name it, and are signed by it. Also its own certificate, PEM.
+/// Makes an authority; returns its issuer and its own certificate, PEM.
 fn authority(name: &str, key: KeyPair) -> io::Result<(Issuer<'static, KeyPair>, String)> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -177,8 +177,8 @@ fn generate(kind: ServerKeyKind) -> io::Result<KeyPair> {
     key.map_err(unmade)
 }
 
-/// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958),
-/// which the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
+/// Encodes a key in PKCS #8, first version (RFC 5208), which all programs read: OpenSSL 3.0 refuses
+/// the second one (RFC 5958), which the library makes of Ed25519 keys.
 fn secret_pem(key: &KeyPair) -> io::Result<String> {
     let der = key.serialized_der();
     let mut windows = der.windows(ED25519_SEED.len());
@@ -192,11 +192,11 @@ fn secret_pem(key: &KeyPair) -> io::Result<String> {
     text.map_err(|error| io::Error::other(format!("a key cannot be written: {error}")))
 }
 
-/// The bytes before the 32 of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of
-/// the two octet strings that it lies in (RFC 8410, section 7).
+/// The bytes before the 32 of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of the two
+/// octet strings around it (RFC 8410, section 7).
 const ED25519_SEED: &[u8] = &[0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 34, 4, 32];
 
-/// Readable for our own user alone; servers read keys before they change theirs.
+/// Writes a file that only our own user can read; servers read keys before they change their user.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;

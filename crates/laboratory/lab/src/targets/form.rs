@@ -1,6 +1,6 @@
-//! A target, as its file says it: `targets/NAME/target.toml` and the templates beside it.
+//! Parses a target's file, `targets/NAME/target.toml`, and holds the templates beside it.
 //!
-//! Knows what a target says of itself; neither where it is installed nor how it is started.
+//! `program` finds where a target is installed, and `server` starts it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use toml::Value;
 /// A program that can be put under test.
 #[derive(Clone, Debug)]
 pub(crate) struct TestTarget {
-    /// The name of its folder; in flags and tables.
+    /// Name of the target's folder, used in flags and tables.
     pub(crate) name: String,
     pub(crate) form: TargetForm,
     /// Templates by the names of the files that they become.
@@ -24,10 +24,10 @@ pub(crate) struct TestTarget {
 pub(crate) struct TargetForm {
     pub(crate) title: String,
     pub(crate) program: String,
-    /// Debian's packages that bring it; none for programs of ours.
+    /// Debian packages that contain the program; empty for our own programs.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
-    /// The Debian suite in the root of which it runs; `--suite` decides without one.
+    /// Default Debian suite in whose root it runs, unless `--suite` is given.
     pub(crate) root: Option<String>,
     /// Further files that the packaged program needs, for example modules.
     #[serde(default)]
@@ -47,26 +47,26 @@ pub(crate) struct TargetForm {
     pub(crate) back_tls: bool,
     /// Commands that print its version, as templates.
     pub(crate) version: Vec<Vec<String>>,
-    /// Beginnings of the lines to keep; none: the first line of each.
+    /// Prefixes of the lines to keep; if empty, the first line of each command is kept.
     #[serde(default)]
     pub(crate) version_lines: Vec<String>,
-    /// The command that starts it in the foreground, as templates.
+    /// Command that starts the target in the foreground, as templates.
     pub(crate) start: Vec<String>,
-    /// A file in its folder that it makes when it serves, if it takes connections before.
+    /// File in its folder that shows that it serves, if it accepts connections before that.
     pub(crate) ready: Option<String>,
-    /// The command that starts the clients' end of a tunnel to it, on their CPUs, as templates.
+    /// Command that starts the clients' end of a tunnel to it, on their CPUs, as templates.
     #[serde(default)]
     pub(crate) near: Vec<String>,
-    /// The command that returns when a running server has read its configuration again.
+    /// Command that returns when a running server has read its configuration again.
     #[serde(default)]
     pub(crate) reload: Vec<String>,
-    /// The command that kills a node of a farm; only farms have it.
+    /// Command that kills a node of a farm; only farms have it.
     #[serde(default)]
     pub(crate) lose_node: Vec<String>,
-    /// The place of a client's numbers in its output.
+    /// Where a client's numbers are in its output.
     #[serde(default)]
     pub(crate) output: OutputForm,
-    /// Names of the configuration files that are made of the templates of these names.
+    /// Names of the configuration files that are made from the templates of these names.
     #[serde(default)]
     pub(crate) files: Vec<String>,
     #[serde(default)]
@@ -91,9 +91,9 @@ pub(crate) enum Serves {
     /// The plain HTTP server behind it.
     #[default]
     Origin,
-    /// It does: `/?size=N` has N bytes.
+    /// The target itself: `/?size=N` has N bytes.
     Itself,
-    /// It does, from files: `/N` has N bytes.
+    /// The target itself, from files: `/N` has N bytes.
     Files,
 }
 
@@ -117,10 +117,10 @@ impl Scheme {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Unsupported {
-    /// Server specs that it does not support: those of which all of these hold.
+    /// Conditions that describe unsupported server specs; all must hold.
     pub(crate) when: BTreeMap<String, Condition>,
     pub(crate) why: String,
-    /// Whether it holds for every build, not of the packaged one alone.
+    /// Whether the rule holds for every build, not only the packaged one.
     #[serde(default)]
     pub(crate) any_build: bool,
 }
@@ -128,9 +128,9 @@ pub(crate) struct Unsupported {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
-    /// A lower bound; of a list, for its length.
+    /// A lower bound; for a list, of its length.
     Least(Least),
-    /// A value; a list has it, or has all of these.
+    /// A value; a list must contain it, or all of these.
     Is(Value),
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Least {
 }
 
 impl TestTarget {
-    /// Reads a form, or says what is wrong with it.
+    /// Parses a form, or returns what is wrong with it.
     pub(crate) fn parse(
         name: &str,
         text: &str,
@@ -165,8 +165,8 @@ impl TestTarget {
         Ok(Self { name: name.to_owned(), form, templates })
     }
 
-    /// The reason why the target cannot be what is asked, if it cannot. `is_given`: the user gave
-    /// another build than the packaged one.
+    /// Returns the reason why the target does not support the spec; `None` if it does. `is_given`:
+    /// the user gave another build than the packaged one.
     pub(crate) fn unsupported(&self, spec: &ServerSpec, is_given: bool) -> Option<String> {
         if self.form.role == TargetRole::Server && !self.form.fronts.contains(&spec.front) {
             return Some(format!("its templates have no front of {}", spec.front));
@@ -217,11 +217,11 @@ fn spec_fields() -> Vec<String> {
     fields_of(&ServerSpec::default()).keys().map(|field| field.replace('_', "-")).collect()
 }
 
-/// A server as a configuration asks for it. Every name is one that a template may use.
+/// A server as a configuration asks for it. Templates may use every field by its name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all(deserialize = "kebab-case"), default)]
 pub(crate) struct ServerSpec {
-    /// Threads or processes that take connections, each on a CPU of its own.
+    /// Threads or processes that accept connections, each on a CPU of its own.
     pub(crate) workers: u16,
     pub(crate) front: TargetFront,
     /// Whether it speaks TLS to the origin behind it, and verifies it.
@@ -229,37 +229,36 @@ pub(crate) struct ServerSpec {
     pub(crate) certificates: Vec<ServerKeyKind>,
     /// Versions of TLS, in ascending order.
     pub(crate) versions: Vec<TargetTlsVersion>,
-    /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
+    /// Cipher suites by their standard names, the preferred first; empty: the target's default.
     pub(crate) suites: Vec<String>,
-    /// Groups of the key exchange by their standard names; empty: the target's own choice.
+    /// Groups of the key exchange by their standard names; empty: the target's default.
     pub(crate) groups: Vec<String>,
     /// Whether sessions may be resumed by session id (TLS 1.2).
     pub(crate) session_ids: bool,
     /// Whether sessions may be resumed by ticket (TLS 1.2) and by PSK (TLS 1.3).
     pub(crate) tickets: bool,
-    /// Whether the kernel is asked to encrypt what is sent.
+    /// Whether the kernel is asked to encrypt sent data.
     pub(crate) ktls: bool,
-    /// Whether what resumes in TLS 1.3 lies in the server's cache (stateful tickets), not with
-    /// clients.
+    /// Whether TLS 1.3 sessions are in the server's cache (stateful tickets), not with clients.
     pub(crate) stateful_tickets: bool,
     /// Sessions that the cache must hold; 0: some 100,000, as far as that can be set.
     pub(crate) session_cache: u64,
-    /// In place of `certificates`: their number, each with a key and a name of its own.
+    /// Number of certificates, each with its own key and name, that replace `certificates`.
     pub(crate) sites: u32,
-    /// Connections that it must hold at once; 0: as many as files may be open for, to a limit.
+    /// Connections that it must hold at once; 0: as many as the limit of open files allows, capped.
     pub(crate) connections: u64,
     /// Further services, which share the address by names of their own.
     pub(crate) services: u32,
-    /// Addresses, none of which a client has, in a list of those that are denied.
+    /// Number of addresses in a deny list; no client has one of them.
     pub(crate) denied: u32,
     pub(crate) request_log: bool,
     /// Nodes of a farm behind a balancer; 0: the server stands alone.
     pub(crate) nodes: u16,
     /// Whether the nodes of a farm resume each other's sessions.
     pub(crate) shared_sessions: bool,
-    /// Whether they do so by a store.
+    /// Whether the nodes share sessions through a store.
     pub(crate) session_store: bool,
-    /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
+    /// Sizes in bytes of the objects that will be requested, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
     /// The planted CPU time of a server of the self-test, as a percentage of its own.
     pub(crate) burn_percent: u16,
@@ -295,7 +294,7 @@ impl Default for ServerSpec {
 }
 
 impl ServerSpec {
-    /// Whether the origin behind it must speak TLS: to it, or through it to the clients.
+    /// Reports whether the origin must speak TLS: to the server, or through it to the clients.
     pub(crate) fn needs_tls_origin(&self) -> bool {
         self.back_tls || self.front == TargetFront::Passthrough
     }
@@ -306,7 +305,7 @@ impl ServerSpec {
 pub(crate) enum TargetFront {
     Tls,
     Plain,
-    /// TLS that it does not terminate: it reads the server name and relays.
+    /// TLS that the server does not terminate: it reads the server name and relays.
     Passthrough,
 }
 
@@ -331,7 +330,7 @@ pub(crate) enum ServerKeyKind {
     Ed25519,
 }
 
-/// As files of scenarios have it.
+/// The names in scenario files.
 impl fmt::Display for ServerKeyKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(out)
@@ -346,11 +345,11 @@ pub(crate) enum TargetTlsVersion {
     Tls13,
 }
 
-/// The place of a load generator's numbers in its output.
+/// Where a load generator's numbers are in its output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OutputForm {
-    /// Operations that succeeded; it does one if it does not print how many.
+    /// Operations that succeeded; 1 if the program does not print their number.
     operations: Option<Number>,
     failed: Option<Number>,
     bytes: Option<Number>,
@@ -359,15 +358,15 @@ pub(crate) struct OutputForm {
     #[serde(rename = "p95-ms")]
     p95_ms: Option<Number>,
     faults: Vec<String>,
-    /// The file in its folder that it writes them to, if it does not print them.
+    /// File in its folder that has the numbers, if it does not print them.
     pub(crate) file: Option<String>,
 }
 
-/// A number by its neighbour in the text. The first place counts.
+/// A number, located by the text next to it. The first match counts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Number {
-    /// Behind these, one after the other.
+    /// After these texts, one after the other.
     After(Vec<String>),
     Before(String),
 }
@@ -377,14 +376,14 @@ pub(crate) struct OutputNumbers {
     pub(crate) operations: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,
-    /// How long it took by its own clock, if it prints that.
+    /// Duration by the program's own clock, if it prints that.
     pub(crate) took: Option<Duration>,
     /// The 95th percentile of the response time, if it prints that.
     pub(crate) p95: Option<Duration>,
 }
 
 impl OutputForm {
-    /// The numbers in what a program printed; `None` where one is missing, or it failed.
+    /// Reads the numbers from a program's output; `None` if one is missing or the program failed.
     pub(crate) fn read(&self, text: &str) -> Option<OutputNumbers> {
         if self.faults.iter().any(|fault| text.contains(fault)) {
             return None;

@@ -1,8 +1,8 @@
-//! The program of a target on this host: its file, its origin, and its version; and roots, folders
-//! with the packages of another Debian suite, in which targets of it are run.
+//! Finds a target's program on this host: its file, its package, and its version; and manages
+//! roots, folders with packages of another Debian suite, in which targets run.
 //!
-//! Owns how a root is made (mmdebstrap) and how a program is run in it (chroot). Nothing in a root
-//! runs unless it is named.
+//! Makes roots by mmdebstrap and runs programs in them by chroot. Runs only programs that are
+//! named.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,21 +17,21 @@ use crate::process::GuardedChild;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TargetProgram {
-    /// The program's file; if it runs in a root, as it is named inside.
+    /// Path of the program; inside the root if it runs in one.
     pub(crate) path: PathBuf,
-    /// The root that it runs in, if that is not this host's own system.
+    /// The root that it runs in, if not this host's own system.
     pub(crate) root: Option<PackageRoot>,
     /// Whether the user gave it, so that modules of the package are not loaded into it.
     pub(crate) is_given: bool,
-    /// The package that it is of, for people; or `given`, `ours` (it lies beside us, built together
-    /// with us), `found` (it lay on the way, and no package owns it).
+    /// The package that contains it, for people; or `given`, `ours` (beside our own program, built
+    /// together with it), `found` (on PATH, in no package).
     pub(crate) from: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builds {
     pub(crate) programs: BTreeMap<String, PathBuf>,
-    /// The root that packaged programs run in, if that is not this host's own system.
+    /// The root that packaged programs run in, if not this host's own system.
     pub(crate) root: Option<PackageRoot>,
     pub(crate) roots: PathBuf,
 }
@@ -47,7 +47,7 @@ impl Builds {
         find(target, given, named.as_ref().or(self.root.as_ref()))
     }
 
-    /// Whether it is another build than the packaged one of this host.
+    /// Reports whether this is another build than the packaged one of this host.
     pub(crate) fn is_other(&self, target: &TestTarget) -> bool {
         let form = &target.form;
         let is_rooted = self.root.is_some() && !form.packages.is_empty();
@@ -55,15 +55,15 @@ impl Builds {
     }
 }
 
-/// A version probe that takes longer hangs.
+/// Time limit of a version probe; a program that takes longer hangs.
 const PROBE_MAX: Duration = Duration::from_secs(10);
-/// More lines than this are no version.
+/// Limit of lines; a longer text is no version.
 const LINES_MAX: usize = 4;
 
 /// Folders of Debian's servers, which are on no user's PATH.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
-/// The program of a target: the one that the user gave, or the one in the root, or on this host.
+/// Finds the program of a target: the one that the user gave, or in the root, or on this host.
 fn find(
     target: &TestTarget,
     given: Option<&Path>,
@@ -88,7 +88,7 @@ fn find(
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
         let what = format!("{file} is missing");
         return Err(match form.packages.as_slice() {
-            // Our own program is there; what it stands before is not.
+            // Our own program is installed, but not a file that it needs, of an unknown package.
             [] => LabFault::new(what, "`apt-file search` names the package that has it"),
             _ => missing(form, root, &what),
         });
@@ -97,7 +97,7 @@ fn find(
     Ok(TargetProgram { path, root: root.cloned(), is_given: false, from })
 }
 
-/// The fault of a program, or of a file that it needs, that is not installed.
+/// Makes the fault of a program, or of a file that it needs, that is not installed.
 fn missing(form: &TargetForm, root: Option<&PackageRoot>, what: &str) -> LabFault {
     if form.packages.is_empty() {
         return LabFault::new(
@@ -114,8 +114,8 @@ fn missing(form: &TargetForm, root: Option<&PackageRoot>, what: &str) -> LabFaul
     )
 }
 
-/// Folders in which a program may be: beside us one of ours, others on PATH, and where Debian keeps
-/// servers.
+/// Lists folders to search: our own program's for our programs, for others PATH and the folders of
+/// Debian's servers.
 fn folders(form: &TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
     let beside = env::current_exe().ok().filter(|_| form.packages.is_empty());
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));
@@ -127,7 +127,7 @@ fn folders(form: &TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
     folders.chain(SERVER_FOLDERS.map(PathBuf::from)).collect()
 }
 
-/// The package that a file is of, as dpkg knows.
+/// Returns the package that contains a file, from dpkg.
 fn owner(path: &Path, root: Option<&PackageRoot>) -> String {
     let package = dpkg(root, &["--search".as_ref(), path.as_os_str()])
         .and_then(|line| Some(line.split_once(':')?.0.to_owned()));
@@ -150,8 +150,8 @@ fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A program's lines about its version and its TLS library, a few lines; or why a probe of it
-/// cannot be started, or hangs. `folder` is one that it may write to.
+/// Returns a program's few lines about its version and TLS library; or why a probe of it cannot be
+/// started, or hangs. `folder` is a folder that it may write to.
 pub(crate) fn version_lines(
     target: &TestTarget,
     program: &TargetProgram,
@@ -177,7 +177,7 @@ pub(crate) fn version_lines(
     lines
 }
 
-/// The lines that begin so; the first one without beginnings.
+/// Returns the lines that begin with one of the prefixes; the first line if there are none.
 fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let single_spaced = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -191,7 +191,7 @@ fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
 }
 
 impl TargetProgram {
-    /// A command of it, or of another program of its root, with `scratch` to be seen there.
+    /// Builds a command of it, or of another program of its root, with `scratch` visible there.
     pub(crate) fn command(
         &self,
         scratch: &Path,
@@ -207,7 +207,7 @@ impl TargetProgram {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PackageRoot {
-    /// The suite, or the folder's name.
+    /// Name of the suite or of the folder.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
@@ -225,7 +225,7 @@ pub(crate) fn folder(chosen: Option<PathBuf>) -> LabResult<PathBuf> {
     std::path::absolute(&folder).map_err(|error| no_root(&folder, &error))
 }
 
-/// All roots in a folder, by name.
+/// Lists all roots in a folder, by name.
 pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -246,7 +246,7 @@ pub(crate) fn of_suite(suite: &str, folder: &Path) -> LabResult<PackageRoot> {
     Ok(PackageRoot { name, path })
 }
 
-/// The folder of the root of a suite, whether it is there or not.
+/// Returns the folder of a suite's root, whether it exists or not.
 pub(crate) fn place(suite: &str, folder: &Path) -> LabResult<PathBuf> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if suite.is_empty() || suite.starts_with('-') || !suite.chars().all(is_plain) {
@@ -256,7 +256,7 @@ pub(crate) fn place(suite: &str, folder: &Path) -> LabResult<PathBuf> {
     Ok(folder.join(suite))
 }
 
-/// The root in a folder that the user names.
+/// Opens the root in a folder that the user names.
 pub(crate) fn at(named: &Path) -> LabResult<PackageRoot> {
     let path = fs::canonicalize(named).map_err(|error| no_root(named, &error))?;
     if !path.join("usr").is_dir() {
@@ -271,7 +271,7 @@ fn no_root(path: &Path, error: &io::Error) -> LabFault {
     LabFault::new(message, "--root names a folder with a Debian system in it")
 }
 
-/// The mirror is the one that apt of this host is set up with.
+/// Uses the mirror from the configuration of this host's apt.
 const MAKE: &str = r#"set -e
 suite=$1 folder=$2 packages=$3
 shift 3
@@ -286,7 +286,7 @@ if [ -e "$folder/$suite" ]; then mv "$folder/$suite" "$folder/.$suite.old"; fi
 mv "$folder/.$suite.new" "$folder/$suite"
 "#;
 
-/// Makes the root of a suite, in place of one that is there, with these packages in it.
+/// Makes the root of a suite with these packages in it, replacing an existing one.
 pub(crate) fn make(
     suite: &str,
     folder: &Path,
@@ -309,8 +309,8 @@ pub(crate) fn make(
     as_root(MAKE, &words).map_err(unmade)
 }
 
-/// In a mount namespace of its own, so that nothing stays mounted: the scratch folder at its own
-/// path, and the devices and processes of the host.
+/// Runs in a mount namespace of its own, so that nothing stays mounted: the scratch folder at its
+/// own path, and the devices and processes of the host.
 const RUN: &str = r#"set -e
 root=$1 scratch=$2 folder=$3
 shift 3
@@ -323,13 +323,13 @@ exec chroot "$root" env --chdir="$folder" "$@"
 "#;
 
 impl PackageRoot {
-    /// A file of the root, by its path inside.
+    /// Returns the path of a file of the root, by its path inside.
     pub(crate) fn file(&self, inside: &Path) -> PathBuf {
         self.path.join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// The command that runs another inside, with `scratch` at the same path as outside, and
-    /// `folder`, which is in it, as the working directory.
+    /// Returns the command that runs another inside, with `scratch` at the same path as outside,
+    /// and `folder`, which is in it, as the working directory.
     pub(crate) fn command(
         &self,
         scratch: &Path,
@@ -344,8 +344,8 @@ impl PackageRoot {
     }
 }
 
-/// While it runs, a policy says that no server is to be started (101; invoke-rc.d(8)). One that
-/// the administrator wrote stays as it is.
+/// While the script runs, a policy forbids the start of servers (101; invoke-rc.d(8)). A policy
+/// that the administrator wrote stays as it is.
 const SCRIPT: &str = r#"set -e
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -359,7 +359,7 @@ apt-get -o Dpkg::Use-Pty=0 -qq update
 apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
 "#;
 
-/// Installs packages by apt-get, through sudo where we are not root; or says what failed.
+/// Installs packages by apt-get, through sudo where we are not root; returns what failed.
 pub(crate) fn install<'p>(packages: impl IntoIterator<Item = &'p str>) -> Result<(), String> {
     let packages: Vec<_> = packages.into_iter().map(OsString::from).collect();
     as_root(SCRIPT, &packages)
@@ -371,7 +371,7 @@ fn as_root(script: &str, arguments: &[OsString]) -> Result<(), String> {
     let shell = &shell[usize::from(sys::process::is_root())..];
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args(arguments).stdin(Stdio::null());
-    // Ours is for data.
+    // Our standard output is for data.
     command.stdout(io::stderr());
     let status =
         command.status().map_err(|error| format!("{} cannot be run: {error}", shell[0]))?;

@@ -1,4 +1,4 @@
-//! A target as a running server: configured as specified, started on its CPUs, and ended.
+//! Runs a target as a server: configures it as specified, starts it on its CPUs, and ends it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -20,46 +20,45 @@ pub(crate) struct ServerPlace<'a> {
     pub(crate) client_cpus: &'a [u16],
     /// An existing folder of the whole run; the server makes its own in it.
     pub(crate) folder: &'a Path,
-    /// The plain HTTP server behind those that do not serve themselves.
+    /// The plain HTTP server behind targets that do not answer requests themselves.
     pub(crate) origin: Option<SocketAddr>,
     pub(crate) certificates: &'a TargetCertificates,
     /// Whether the start was cancelled.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
-/// A running server; it is ended on drop.
+/// A running server, ended on drop.
 #[derive(Debug)]
 pub(crate) struct TargetServer {
     pub(crate) address: SocketAddr,
     pub(crate) folder: PathBuf,
-    /// When its process was started.
+    /// Start time of its process.
     pub(crate) begun: Instant,
     child: GuardedChild,
     /// The clients' end of a tunnel.
     near: Option<GuardedChild>,
 }
 
-/// Longer than any usual start: thousands of keys are checked then, or a database's tables are
-/// made, on a CPU that may be slow.
+/// Time limit of a start, longer than any usual one: it may check thousands of keys, or make a
+/// database's tables, on a slow CPU.
 const START_MAX: Duration = Duration::from_secs(180);
-/// Longer by this for each certificate or service beyond the usual ones.
+/// Additional time limit for each certificate or service beyond the usual ones.
 const START_MORE: Duration = Duration::from_millis(10);
-/// Between two checks whether it listens.
+/// Pause between two checks whether it listens.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Another program may take a free port first, but not more often than this.
+/// Tries of a start, because another program may take the chosen free port first.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The log of requests in a server's own folder.
 pub(crate) const REQUEST_LOG: &str = "requests.log";
 
-/// Descriptors that a server needs beside its connections.
+/// Descriptors that a server needs besides its connections.
 const DESCRIPTORS_SPARE: u64 = 500;
-/// More connections than this are not to be expected of one host, unless a scenario says so; tables
-/// are made for them.
+/// Limit of connections, because tables are made for them; only a scenario may set more.
 const CONNECTIONS_MAX: u64 = 200_000;
 
 impl TargetServer {
-    /// Starts a target and waits until it takes connections.
+    /// Starts a target and waits until it accepts connections.
     pub(crate) fn start(
         target: &TestTarget,
         program: &TargetProgram,
@@ -106,13 +105,13 @@ impl TargetServer {
         self.child.tree()
     }
 
-    /// How it ended, if it did, with its own words.
+    /// Returns how the server ended, if it did, and its own words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let (how, said) = self.end()?;
         Some(format!("{how}{}", quoted(&said)))
     }
 
-    /// How it or its tunnel ended, if one did, and what it said.
+    /// Returns how the server or its tunnel ended, if one did, and its output.
     fn end(&mut self) -> Option<(String, String)> {
         let near = self.near.as_mut();
         [Some(&mut self.child), near]
@@ -121,7 +120,7 @@ impl TargetServer {
             .find_map(|child| Some((child.ended()?.to_owned(), fault_lines(&child.output()))))
     }
 
-    /// Ends it, and waits until all its processes are gone.
+    /// Ends the server, and waits until all its processes are gone.
     pub(crate) fn stop(self) {
         drop((self.near, self.child));
     }
@@ -232,8 +231,8 @@ impl ServerLaunch<'_> {
     }
 }
 
-/// Some programs choose CPUs by their own counting, from 0: threads that left theirs go back, each
-/// to another one.
+/// Moves threads that left their CPUs back, each to another CPU, because some programs choose CPUs
+/// by their own numbers, from 0.
 fn bring_back_strays(tree: ProcessTree, cpus: &[u16]) -> io::Result<()> {
     let mut next = cpus.iter().cycle();
     for thread in tree.threads()? {
@@ -244,7 +243,7 @@ fn bring_back_strays(tree: ProcessTree, cpus: &[u16]) -> io::Result<()> {
             continue;
         }
         if let Some(&cpu) = next.next() {
-            // It may have ended meanwhile.
+            // The thread may have ended meanwhile.
             let _ = sys::cpu::confine(thread, &[cpu]);
         }
     }
@@ -255,14 +254,14 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// A new folder for one start: `NAME-1`, `NAME-2`.
+/// Makes a new folder for one start: `NAME-1`, `NAME-2`.
 pub(crate) fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
     let paths = (1_u64..).map(|number| run.join(format!("{name}-{number}")));
     first_free(paths, |path| fs::create_dir(path)).map(|(path, ())| path)
 }
 
-/// Files of these sizes, which all servers of a run share. Their bytes are written, not left as
-/// holes: a file that is one hole takes no memory, and nothing would be read.
+/// Makes files of these sizes, which all servers of a run share. Writes their bytes instead of
+/// holes: a sparse file takes no memory, and nothing would be read.
 fn objects(run: &Path, sizes: &[u64]) -> io::Result<PathBuf> {
     let folder = run.join("objects");
     fs::create_dir_all(&folder)?;

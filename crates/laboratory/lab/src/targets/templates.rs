@@ -1,4 +1,4 @@
-//! From a spec to a target's configuration: the values that its templates may use.
+//! Turns a spec into a target's configuration: the values that its templates may use.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,43 +16,43 @@ use super::form::{ServerSpec, TargetFront, TestTarget};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Values<'a> {
     pub(crate) program: &'a Path,
-    /// Whether the user gave it, instead of a package.
+    /// Whether the user gave the program, instead of a package.
     pub(crate) is_given: bool,
     pub(crate) is_root: bool,
-    /// An existing folder of its own, its working directory.
+    /// The server's own folder, which exists and is its working directory.
     pub(crate) folder: &'a Path,
     pub(crate) listen: TemplateEndpoint,
-    /// The plain HTTP server behind it; none for those that serve themselves.
+    /// The plain HTTP server behind it; `None` if the target answers itself.
     pub(crate) origin: Option<TemplateEndpoint>,
     /// The protocol of clients: `tls`, `plain` or `passthrough`.
     pub(crate) front: TargetFront,
-    /// Whether the origin speaks TLS, which its certificate is verified for.
+    /// Whether the origin speaks TLS; the server verifies its certificate.
     pub(crate) back_tls: bool,
     /// The certificate of the authority that issued the origin's, PEM.
     pub(crate) authority: &'a Path,
     /// A folder with a file for each size of object, named by the number of its bytes.
     pub(crate) objects: &'a Path,
     pub(crate) object_bytes: &'a [u64],
-    /// Threads or processes that take connections.
+    /// Threads or processes that accept connections.
     pub(crate) workers: u16,
-    /// Their CPUs; may be fewer or more than workers.
+    /// CPUs of the workers; may be fewer or more than workers.
     pub(crate) cpus: &'a [u16],
-    /// The same as binary masks, which end with CPU 0.
+    /// The CPUs as binary masks, which end with CPU 0.
     pub(crate) cpu_masks: Vec<String>,
-    /// How many connections it must be able to hold.
+    /// Connections that it must be able to hold.
     pub(crate) connections: u64,
-    /// How many files it may have open.
+    /// Files that it may have open.
     pub(crate) descriptors: u64,
     pub(crate) certificates: &'a [TargetCertificateFiles],
-    /// In their place: a folder with a PEM file for each of many names.
+    /// A folder with a PEM file for each of many names, which replaces `certificates`.
     pub(crate) certificate_folder: Option<&'a Path>,
     /// Whether it logs each request into `requests.log` in its folder.
     pub(crate) request_log: bool,
     /// Nodes of a farm; 0 if it is none.
     pub(crate) nodes: u16,
-    /// Whether they resume each other's sessions.
+    /// Whether the nodes resume each other's sessions.
     pub(crate) shared_sessions: bool,
-    /// Whether they do so by a store.
+    /// Whether the nodes share sessions through a store.
     pub(crate) session_store: bool,
     pub(crate) tls: TemplateTls<'a>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct TemplateEndpoint {
     port: u16,
 }
 
-/// TLS as it is asked for, in the words of both worlds.
+/// Requested TLS settings, in standard and in OpenSSL's names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TemplateTls<'a> {
     #[serde(flatten)]
@@ -80,24 +80,24 @@ pub(crate) struct TemplateTls<'a> {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClientValues<'a> {
     pub(crate) program: &'a Path,
-    /// An existing folder of its own, its working directory.
+    /// The client's own folder, which exists and is its working directory.
     pub(crate) folder: &'a Path,
     pub(crate) url: String,
-    /// The path and query of that.
+    /// The path and query of `url`.
     pub(crate) path: String,
-    /// The server's address and port.
+    /// Address and port of the server.
     pub(crate) address: &'a str,
-    /// The certificates of the authorities that issued the servers', PEM.
+    /// File with the certificates of the servers' authorities, PEM.
     pub(crate) authorities: &'a Path,
     pub(crate) is_tls: bool,
-    /// For how long, in whole seconds.
+    /// Duration in whole seconds.
     pub(crate) seconds: u64,
     pub(crate) connections: u64,
     /// The kind of handshakes, as `lariat-lab load` calls it.
     pub(crate) handshake: String,
-    /// Whether connections stay for further requests.
+    /// Whether connections stay open for further requests.
     pub(crate) is_kept: bool,
-    /// The flags of `lariat-lab load` for the same, but URL and CPUs.
+    /// Flags of `lariat-lab load` that make the same load, without URL and CPUs.
     pub(crate) load_flags: Vec<String>,
     pub(crate) tls: TemplateTls<'a>,
 }
@@ -121,7 +121,7 @@ impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
     }
 }
 
-/// OpenSSL's name of a suite of TLS 1.2 with forward secrecy (openssl-ciphers(1)):
+/// Returns OpenSSL's name of a suite of TLS 1.2 with forward secrecy (openssl-ciphers(1)):
 /// `ECDHE-RSA-AES128-GCM-SHA256`, `ECDHE-RSA-CHACHA20-POLY1305`.
 fn openssl_cipher(standard: &str) -> String {
     let name = standard.strip_prefix("TLS_").unwrap_or(standard);
@@ -129,7 +129,7 @@ fn openssl_cipher(standard: &str) -> String {
     name.replace("POLY1305_SHA256", "POLY1305").replace('_', "-")
 }
 
-/// OpenSSL's name of a group, which all its versions know.
+/// Returns OpenSSL's name of a group, which all its versions know.
 fn openssl_group(standard: &str) -> &str {
     match standard {
         "x25519" => "X25519",
@@ -138,7 +138,7 @@ fn openssl_group(standard: &str) -> &str {
     }
 }
 
-/// The CPUs as masks of equal length: `01`, `10`.
+/// Formats the CPUs as masks of equal length: `01`, `10`.
 pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
     let length = cpus.iter().max().map_or(1, |&last| usize::from(last) + 1);
     let mask = |cpu: &u16| {
@@ -148,10 +148,10 @@ pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
     cpus.iter().map(mask).collect()
 }
 
-/// The configuration files, by name.
+/// Fills in the configuration files, by name.
 ///
 /// # Errors
-/// A template uses what there is not, or is malformed.
+/// Fails if a template is malformed, or uses an unknown value.
 pub(crate) fn files(
     target: &TestTarget,
     values: &impl Serialize,
@@ -164,10 +164,10 @@ pub(crate) fn files(
     target.form.files.iter().map(render).collect()
 }
 
-/// A command of it. Each line of an argument is an argument of its own; empty lines are left out.
+/// Fills in a command. Each line of an argument becomes an argument; empty lines are dropped.
 ///
 /// # Errors
-/// As [`files`].
+/// Fails like [`files`].
 pub(crate) fn command(
     target: &TestTarget,
     words: &[String],

@@ -1,5 +1,5 @@
-//! A node of a farm: the settings of the farm before anything happens, what waits at a node and in
-//! which order it is served, and how long clients waited.
+//! Simulates a node of a farm: its queue, the order of service, and how long clients waited; and
+//! defines the settings of the farm.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,21 @@ use crate::traffic::Sharing;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub most: u32,
-    /// Whether each wait is twice as long as the one before; else each is a second.
+    /// Whether each wait is twice as long as the one before; otherwise each is a second.
     pub backs_off: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct FarmSettings {
     pub nodes: u32,
-    /// Cores of each node, as many of one worker's speed.
+    /// Cores of each node, in multiples of one worker's speed.
     pub cores: f64,
-    /// CPU time of a connection in full use.
+    /// CPU time of a full handshake's connection at full use.
     pub full_s: f64,
     pub resumed_s: f64,
     pub connections_per_s: f64,
     pub clients: u64,
-    /// The share of connections, every session known where it is offered.
+    /// Share of connections that resume if every session is known where it is offered.
     pub resumed_share: f64,
     pub sharing: Sharing,
     /// Whether the balancer brings a session to the node that made it.
@@ -33,30 +33,30 @@ pub struct FarmSettings {
     /// How long a client waits before it gives up.
     pub patience_s: f64,
     pub retry: RetryPolicy,
-    /// Whether a node refuses those that waited too long and serves the latest first; else it
-    /// serves all in turn, those that are gone as well.
+    /// Whether a node refuses clients that waited too long and serves the latest first; otherwise
+    /// it serves all in turn, including those that are gone.
     pub sheds: bool,
-    /// How long the balancer sends clients to a node that is dead.
+    /// How long the balancer sends clients to a dead node.
     pub detection_s: f64,
-    /// Sessions that peers never get, 0 to 1.
+    /// Share of sessions that peers never get, 0 to 1.
     pub lost_share: f64,
-    /// Connections that wait at a node at most.
+    /// Limit of connections that wait at a node.
     pub connections_max: u64,
     pub duration_s: u64,
     pub seed: u64,
-    /// Busy shares by work, each hundredth from 0 to 1; empty where they are the same.
+    /// Busy shares by work, each hundredth from 0 to 1; empty if they equal the work.
     pub busy_by_work: Vec<f64>,
     /// Median, 95th and 99th percentile of responses by work, evenly from 0 to 1.
     pub quantiles_s: Vec<[f64; 3]>,
 }
 
 impl RetryPolicy {
-    /// The waits after the attempt of that number failed, each with its part of the clients.
+    /// Returns the waits after a failed attempt of that number, each with its number of clients.
     pub(super) fn waits(self, attempt: usize, count: u64) -> [(f64, u64); 2] {
         if !self.backs_off {
             return [(1.0, count), (1.0, 0)];
         }
-        // Half of them wait half as long again: clients do not keep step.
+        // Half of the clients wait half as long again, because clients are not synchronized.
         let wait = f64::from(1u32 << attempt.min(6));
         [(wait, count / 2), (wait * 1.5, count - count / 2)]
     }
@@ -79,7 +79,7 @@ impl FarmSettings {
 /// of its capacity at five times as much (docs/reports/2026-11-24-overload).
 const REFUSAL: f64 = 0.015;
 
-/// The part of the time that a server that sheds keeps for clients without a session.
+/// Share of time that a server that sheds reserves for clients without a session.
 const KEPT_FOR_FULL: f64 = 0.125;
 
 /// Connections that came together.
@@ -95,9 +95,9 @@ pub(super) struct ConnectionCohort {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FarmNode {
-    /// Thinking clients whose session is of this node.
+    /// Thinking clients with a session of this node.
     pub(super) held: u64,
-    /// The tick at which it died.
+    /// Tick at which the node died.
     pub(super) down_since: Option<u64>,
     pub(super) is_known_down: bool,
     queue: VecDeque<ConnectionCohort>,
@@ -109,10 +109,10 @@ pub(super) struct FarmNode {
 pub(super) struct TickWork {
     pub(super) full: u64,
     pub(super) resumed: u64,
-    /// To its capacity; 1 where something was left.
+    /// Work divided by capacity; 1 if the queue is not empty.
     pub(super) work: f64,
     pub(super) wasted_s: f64,
-    /// Ticks in the queue, and how many.
+    /// Ticks in the queue, and the number of connections.
     pub(super) waits: Vec<(u64, u64)>,
     /// Clients that gave up in this tick.
     pub(super) gone: Vec<ConnectionCohort>,
@@ -127,7 +127,7 @@ impl FarmNode {
         self.queue.iter().map(|cohort| cohort.count).sum()
     }
 
-    /// Connections whose client still waits.
+    /// Counts connections whose client still waits.
     pub(super) fn waiting_clients(&self) -> u64 {
         self.queue.iter().filter(|cohort| !cohort.is_gone).map(|cohort| cohort.count).sum()
     }
@@ -190,7 +190,7 @@ fn cost_s(cohort: &ConnectionCohort, settings: &FarmSettings) -> f64 {
     if cohort.has_session { settings.resumed_s } else { settings.full_s }
 }
 
-/// A tick of a node that serves: the time that is left of it, and what was done in it.
+/// A tick of a serving node: its remaining time, and the work done in it.
 struct ServingTick<'s> {
     now: u64,
     left_s: f64,
@@ -230,11 +230,11 @@ impl ServingTick<'_> {
     }
 }
 
-/// The least time that is distinguished.
+/// Resolution of time.
 const LEAST_S: f64 = 1e-4;
 const STEP: f64 = 1.05;
 
-/// Buckets up to an hour.
+/// Number of buckets, up to an hour.
 const BUCKETS: usize = 360;
 
 #[derive(Clone, Debug)]
@@ -263,7 +263,7 @@ impl WaitHistogram {
         }
     }
 
-    /// The mean, the median, the 99th percentile and the greatest; 0 if there are none.
+    /// Returns the mean, the median, the 99th percentile and the greatest; 0 if empty.
     pub(super) fn summary_s(&self) -> [f64; 4] {
         let all: u64 = self.counts.iter().sum();
         if all == 0 {

@@ -1,11 +1,11 @@
-//! The farm in the place of measured scenarios, to see how far it is right.
+//! Replays measured scenarios with the farm, to check its predictions.
 
 use super::Farm;
 use super::node::{FarmSettings, RetryPolicy};
 use crate::script::ScriptLine;
 use crate::traffic::Sharing;
 
-/// Both scenarios: their clients try once.
+/// Settings of both scenarios: their clients try once.
 fn scenario() -> FarmSettings {
     FarmSettings {
         nodes: 1,
@@ -30,9 +30,9 @@ fn scenario() -> FarmSettings {
     }
 }
 
-/// Goodput to capacity from the fifth second to the seventh, at a multiple of the capacity, and in
-/// which way the program was taken to queue. Ours sheds load, as its documents say; the others
-/// serve all in turn.
+/// Returns goodput divided by capacity from the fifth second to the seventh, at a multiple of the
+/// capacity, and the assumed order of the program's queue. Ours sheds load, as its documents say;
+/// the others serve all in turn.
 pub(crate) fn goodput(
     target: &str,
     offered: f64,
@@ -44,7 +44,7 @@ pub(crate) fn goodput(
         full_s: 1.0 / capacity,
         resumed_s: 1.0 / capacity,
         connections_per_s: offered * capacity,
-        // So many that none comes twice.
+        // A great number, so that no client comes twice.
         clients: 100_000_000,
         resumed_share: 1.0 - full_share,
         sheds,
@@ -60,8 +60,8 @@ pub(crate) fn goodput(
     (succeeded as f64 / 3.0 / capacity, how)
 }
 
-/// The least share that resumed in a second after one of the nodes died; `None` for a way of
-/// sharing that is not known.
+/// Returns the least share that resumed in a second after one of the nodes died; `None` if the way
+/// of sharing is unknown.
 pub(crate) fn scale_out(nodes: u32, sessions: &str) -> Option<f64> {
     let (sharing, has_affinity) = match sessions {
         "apart" => (Sharing::Apart, false),
@@ -71,7 +71,7 @@ pub(crate) fn scale_out(nodes: u32, sessions: &str) -> Option<f64> {
         "session-ids-store" => (Sharing::Store, true),
         _ => return None,
     };
-    // A node without peers, and with keys of its own secret, forgets them when it dies.
+    // A node without peers, and with secret keys of its own, forgets its sessions when it dies.
     let is_alone = nodes == 1 && sharing != Sharing::Store && sharing != Sharing::Tickets;
     let sharing = if is_alone { Sharing::Apart } else { sharing };
     let script = vec![ScriptLine::parse("5s lose 1 for 2s").ok()?];
@@ -97,7 +97,7 @@ mod tests {
         farm
     }
 
-    /// A farm whose full handshakes are dear, and whose clients are impatient and stubborn.
+    /// Returns a farm with expensive full handshakes and impatient, stubborn clients.
     fn fragile() -> FarmSettings {
         FarmSettings {
             nodes: 3,
@@ -131,8 +131,8 @@ mod tests {
         assert_ne!(of(7), of(8));
     }
 
-    /// Lost sessions push the farm into a queue that it does not leave; shedding, and sessions that
-    /// survive, each prevent it.
+    /// Lost sessions push the farm into a lasting queue; shedding, and sessions that survive, each
+    /// prevent it.
     #[test]
     fn a_loss_becomes_a_collapse_that_lasts_and_shedding_prevents_it() {
         let lines = ["30s forget 100%"];
@@ -162,7 +162,7 @@ mod tests {
         assert!(failed(run(FarmSettings { cores: 4.0, ..fast }, &[])) > 100_000);
     }
 
-    /// Each client by itself, with the same rules: the farm in groups says the same.
+    /// Simulates each client separately, by the same rules: the farm in groups agrees.
     #[test]
     fn groups_of_clients_behave_as_clients_one_by_one() {
         use measure::random::SplitMix;

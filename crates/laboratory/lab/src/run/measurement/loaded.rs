@@ -1,4 +1,4 @@
-//! A load of ours, and what it used of server and machine.
+//! Makes our own load, and reads how it used server and machine.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -15,18 +15,18 @@ use super::verdict::{Measured, MeasurementFailure};
 use crate::interrupt::Cancel;
 use crate::process::ProcessTree;
 
-/// How long before the end of the load memory is read; at most a tenth of the load.
+/// Time before the end of the load at which memory is read; at most a tenth of the load.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct LoadResult {
     pub(crate) record: LoadRecord,
     pub(crate) elapsed: Duration,
-    /// The share of the time that its busiest thread was busy.
+    /// Share of the time in which the load's busiest thread was busy.
     pub(crate) busiest: f64,
-    /// Transactions of the warm-up that succeeded when it was over.
+    /// Transactions of the warm-up that succeeded after its end.
     pub(crate) carried: u64,
-    /// Transactions that succeeded from then until nothing was begun any more.
+    /// Transactions that succeeded from the end of the warm-up until no more were begun.
     pub(crate) ended_in_time: u64,
     /// Use from the end of the warm-up until the server was at rest.
     pub(crate) used: CpuUsage,
@@ -43,7 +43,7 @@ pub(crate) struct LoadedUsage {
 /// Makes the load.
 ///
 /// # Errors
-/// It cannot begin, or was stopped, or the server cannot be read.
+/// Fails if the load cannot begin or was stopped, or if the server cannot be read.
 pub(crate) fn run(
     plan: &LoadPlan,
     watched: &WatchedProcesses,
@@ -65,7 +65,7 @@ pub(crate) fn run(
     let after = watched.usage_at_rest();
     let after = match plan.arrival {
         ArrivalModel::Closed { .. } => after?,
-        // An overwhelmed server works long after, for clients that have gone.
+        // An overwhelmed server works on long after its clients have gone.
         ArrivalModel::Open { .. } => after.or_else(|_| watched.usage_now())?,
     };
     happened?;
@@ -76,11 +76,11 @@ pub(crate) fn run(
     let used = after.since(&before)?;
     let (busiest, carried) = (outcome.busiest, outcome.carried());
     let ended_in_time = outcome.ended_in_time();
-    // What was begun in time and ended later was worked at until then.
+    // Transactions that were begun in time and ended later occupied the server until then.
     let elapsed = plan.duration.max(outcome.until_last_success);
     Ok(LoadResult {
         elapsed,
-        // The record of the experiment has what frames it.
+        // The record of the experiment has the frame.
         record: outcome.record(plan, Frame::default(), None),
         busiest,
         carried,
@@ -90,10 +90,10 @@ pub(crate) fn run(
     })
 }
 
-/// One transaction, so that a server that does not answer is found before anything is measured.
+/// Makes one transaction, to find a server that does not answer before anything is measured.
 ///
 /// # Errors
-/// It fails.
+/// Fails if the transaction fails.
 pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Measured<()> {
     let mut plan = plan.clone();
     plan.arrival = ArrivalModel::Closed { connections: 1 };
@@ -113,7 +113,7 @@ pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Measured<()> {
     }
 }
 
-/// The reason why nothing succeeded.
+/// Returns the reason why no transaction succeeded.
 pub(crate) fn fruitless(record: &LoadRecord) -> MeasurementFailure {
     let certificate = load::failure::TransactionFailure::Certificate.name();
     if record.failures.contains_key(certificate.as_ref()) {
@@ -139,8 +139,7 @@ fn at_beginning(run: &RunningLoad, watched: &WatchedProcesses) -> Measured<Timed
     watched.usage_now()
 }
 
-/// Waits for the end of the load, and reads the server's memory and has the event happen on the
-/// way.
+/// Waits for the end of the load; meanwhile reads the server's memory and triggers the event.
 fn finish(
     run: RunningLoad,
     plan: &LoadPlan,
@@ -166,7 +165,7 @@ fn finish(
     })
 }
 
-/// Makes the event happen when it is due, unless the load is over before.
+/// Triggers the event when it is due, unless the load is over before.
 fn happen(due: Instant, over: &Receiver<()>, event: &ServerEvent) -> Measured<()> {
     match over.recv_timeout(due.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => event.command.run(),
@@ -174,7 +173,7 @@ fn happen(due: Instant, over: &Receiver<()>, event: &ServerEvent) -> Measured<()
     }
 }
 
-/// At that instant, or when the load is over, if that comes first.
+/// Reads memory at that instant, or when the load is over, whichever comes first.
 fn look_at(
     at: Instant,
     over: &Receiver<()>,
@@ -193,7 +192,7 @@ fn look_at(
 pub(crate) struct BackgroundLoad(Option<RunningLoad>);
 
 impl BackgroundLoad {
-    /// Starts it. Its threads let those of the measured load have the CPU.
+    /// Starts the load. Its threads yield the CPU to those of the measured load.
     pub(crate) fn start(mut plan: LoadPlan, cancel: &dyn Cancel) -> Measured<Self> {
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
@@ -212,7 +211,7 @@ impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
             run.stopper().stop();
-            // What it counted is of no use, and what failed in it failed the other as well.
+            // The counts are not needed, and failures affect the measured load as well.
             let _ = run.finish();
         }
     }
@@ -232,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of plain HTTP in this process; its threads end with it.
+    /// Starts a server of plain HTTP in this process; its threads end with it.
     fn server(reply: &'static [u8]) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -270,7 +269,7 @@ mod tests {
         plan
     }
 
-    /// Processes that do nothing, in the place of server and origin.
+    /// An idle process in the place of server and origin.
     struct Idle(Child);
 
     impl Idle {

@@ -1,6 +1,5 @@
-//! Programs beside a server under test: the test server behind all servers and the CPUs that all of
-//! them run on, how a server logged its requests, commands while it is loaded, and the load of
-//! another program.
+//! Runs programs beside a server under test: the test server behind all servers, commands while the
+//! server is loaded, and other programs as load; assigns CPUs and reads request logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -21,21 +20,21 @@ use crate::targets::form::{OutputNumbers, ServerKeyKind, ServerSpec, TestTarget}
 use crate::targets::server::REQUEST_LOG;
 use crate::targets::templates::{self, ClientValues};
 
-/// The file that we are, even if it has been replaced since we started.
+/// Our own executable, even if the file has been replaced since we started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 const LISTENING: &str = "listening on http://";
 
-/// Longer than any start of it.
+/// Time limit of the origin's start, longer than any usual one.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Between two checks whether it serves.
+/// Pause between two checks whether the origin serves.
 const SERVES_PAUSE: Duration = Duration::from_millis(2);
 
-/// Connections that rest are kept for longer than any configuration lasts.
+/// Idle timeout, longer than any configuration lasts, so that idle connections are kept.
 const IDLE_TIMEOUT: &str = "3600s";
 
-/// A running origin; it is ended on drop.
+/// A running origin, ended on drop.
 #[derive(Debug)]
 pub(crate) struct RunningOrigin {
     child: GuardedChild,
@@ -44,10 +43,10 @@ pub(crate) struct RunningOrigin {
 }
 
 impl RunningOrigin {
-    /// Starts it on these CPUs, a thread on each.
+    /// Starts the origin on these CPUs, a thread on each.
     ///
     /// # Errors
-    /// It does not serve.
+    /// Fails if the origin does not serve.
     pub(crate) fn start(cpus: &[u16], folder: &Path) -> Measured<Self> {
         let words = format!(
             "{OWN_PROGRAM} origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
@@ -69,8 +68,8 @@ impl RunningOrigin {
     }
 }
 
-/// In its place, the server behind one that speaks TLS to it. It logs requests, which say how its
-/// connections began.
+/// Returns the spec of a server that replaces the origin behind a server that speaks TLS to it. It
+/// logs requests, which show how connections began.
 pub(crate) fn origin_spec(of: &ServerSpec, cpus: usize) -> ServerSpec {
     ServerSpec {
         workers: u16::try_from(cpus).unwrap_or(u16::MAX),
@@ -104,7 +103,7 @@ fn wait_until_serving(child: &mut GuardedChild) -> Measured<SocketAddr> {
     }
 }
 
-/// `listening on http://127.0.0.1:4711/`, once the line is whole.
+/// Parses `listening on http://127.0.0.1:4711/`, once the line is complete.
 fn address_in(said: &str) -> Option<SocketAddr> {
     let (_, rest) = said.split_once(LISTENING)?;
     let (line, _) = rest.split_once('\n')?;
@@ -113,17 +112,17 @@ fn address_in(said: &str) -> Option<SocketAddr> {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct CpuAssignment {
-    /// One for each worker of the server.
+    /// One CPU for each worker of the server.
     pub(crate) server: Vec<u16>,
-    /// One for each thread of the load.
+    /// One CPU for each thread of the load.
     pub(crate) client: Vec<u16>,
     pub(crate) is_shared: bool,
 }
 
 impl CpuAssignment {
-    /// For `workers` workers. A server that needs more CPUs than were set aside takes some of the
-    /// client's; where that leaves the client none, the load spreads over all of them, lest one
-    /// worker have a neighbour and the others none.
+    /// Assigns CPUs to `workers` workers. A server that needs more CPUs than were set aside takes
+    /// some of the client's; if that leaves the client none, the load spreads over all of them,
+    /// lest one worker share its CPU and the others not.
     pub(crate) fn of(placement: &Placement, workers: u16) -> Self {
         let others = placement.client.iter().filter(|cpu| !placement.server.contains(cpu));
         let in_order = placement.server.iter().chain(others).copied();
@@ -145,27 +144,27 @@ impl CpuAssignment {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LoggedRequests {
     pub(crate) succeeded: u64,
-    /// Handshakes of the connections that the requests came by.
+    /// Handshakes of the connections that carried the requests.
     pub(crate) handshakes: Vec<HandshakeCounts>,
 }
 
-/// The requests that the server of this folder logged since it started, or since they were read.
+/// Reads and removes the log of requests in this folder, written since the start or the last call.
 ///
 /// # Errors
-/// There is no log, or it is malformed.
+/// Fails if the log is missing or malformed.
 pub(crate) fn logged(folder: &Path, spec: &ServerSpec) -> Measured<LoggedRequests> {
     let path = folder.join(REQUEST_LOG);
     let failed =
         |why: &dyn Display| MeasurementFailure::Failed(format!("{}: {why}", path.display()));
     let log = fs::read_to_string(&path).map_err(|fault| failed(&fault))?;
-    // It grows by megabytes, and the run's folder stays until its end.
+    // The log grows by megabytes, and the run's folder stays until its end.
     let _ = fs::remove_file(&path);
     parse(&log, spec).ok_or_else(|| failed(&"a line is malformed"))
 }
 
-/// Reads a log of nginx: `$ssl_protocol $ssl_cipher $ssl_curve $ssl_session_reused $status
-/// $connection_requests` in each line, `-` for what is empty. By what a resumed session was
-/// resumed the log does not say, but the server was asked for.
+/// Parses a log of nginx: `$ssl_protocol $ssl_cipher $ssl_curve $ssl_session_reused $status
+/// $connection_requests` in each line, `-` for an empty field. The log does not tell ticket from
+/// session id; the spec does.
 fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
     let mut requests = LoggedRequests::default();
     let mut counts = BTreeMap::<(&str, &str, &str, bool), u64>::new();
@@ -198,29 +197,29 @@ fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
     Some(requests)
 }
 
-/// Between two looks at whether it has ended.
+/// Pause between two checks whether the command has ended.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The command, not yet run.
+/// A command that is ready to run.
 #[derive(Debug)]
 pub(crate) struct EventCommand {
     name: &'static str,
     words: Vec<OsString>,
-    /// The client's CPUs: what is measured must not be disturbed.
+    /// CPUs of the client, so that the server is not disturbed.
     cpus: Vec<u16>,
     folder: PathBuf,
 }
 
-/// An event that befalls a server under load, once.
+/// An event for a server under load, once.
 #[derive(Debug)]
 pub(crate) struct ServerEvent {
-    /// When, from the end of the warm-up.
+    /// Time of the event, from the end of the warm-up.
     pub(crate) at: Duration,
     pub(crate) command: EventCommand,
 }
 
 impl EventCommand {
-    /// That of these words, in which `{{program}}` and `{{folder}}` are replaced.
+    /// Builds the command from words, in which `{{program}}` and `{{folder}}` are replaced.
     pub(super) fn new(
         name: &'static str,
         words: &[String],
@@ -240,10 +239,10 @@ impl EventCommand {
         GuardedChild::start(&self.words, &self.cpus, &self.folder, &output)
     }
 
-    /// Judges it by how it ended.
+    /// Checks the exit status of the command.
     ///
     /// # Errors
-    /// It failed.
+    /// Fails if the command failed.
     pub(super) fn judge(&self, child: &mut GuardedChild) -> Measured<()> {
         if child.ended().is_some_and(|how| how.ends_with(" 0")) {
             return Ok(());
@@ -253,10 +252,10 @@ impl EventCommand {
         Err(MeasurementFailure::Failed(format!("the command `{name}` failed: {said}")))
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     ///
     /// # Errors
-    /// It failed.
+    /// Fails if the command failed.
     pub(super) fn run(&self) -> Measured<()> {
         let mut child = self.start()?;
         while child.ended().is_none() {
@@ -266,28 +265,28 @@ impl EventCommand {
     }
 }
 
-/// A load that takes longer hangs.
+/// Time limit of a load; a program that takes longer hangs.
 const FETCH_MAX: Duration = Duration::from_secs(180);
 
-/// Between two checks whether it has ended.
+/// Pause between two checks whether the program has ended.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FetchedRun {
     pub(crate) counted: OutputNumbers,
-    /// How long it took, by its own clock, or else by ours with its start and end.
+    /// Duration by the program's own clock, or else by ours, with its start and end.
     pub(crate) took: Duration,
-    /// Resident memory of the server while the program ran, at its most.
+    /// Peak of the server's resident memory while the program ran.
     pub(crate) server_bytes: u64,
-    /// The same of the program itself.
+    /// Peak of the program's resident memory.
     pub(crate) client_bytes: u64,
 }
 
-/// Runs it once, in its folder.
+/// Runs the program once, in its folder.
 ///
 /// # Errors
-/// It cannot be started, fails, hangs, or does not print its numbers; or it was cancelled.
+/// Fails if it cannot be started, fails, hangs, or does not print its numbers; or on cancellation.
 pub(crate) fn fetch(
     client: &TestTarget,
     values: &ClientValues<'_>,

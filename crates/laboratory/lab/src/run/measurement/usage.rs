@@ -1,5 +1,5 @@
-//! The results of a measurement: use of the server while it was loaded (CPU time, memory, switches,
-//! and the whole machine's time), what an outcome comes to in the record, and warnings about it.
+//! Reads the resources that a loaded server used (CPU time, memory, switches, and the whole
+//! machine's time), and makes parts of the record and warnings of them.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use crate::targets::form::OutputNumbers;
 pub(crate) struct WatchedProcesses {
     pub(crate) server: ProcessTree,
     pub(crate) origin: ProcessTree,
-    /// The CPUs that they and the client run on.
+    /// CPUs of server and client.
     pub(crate) cpus: BTreeSet<u16>,
-    /// The load in the background, beside which the server never rests.
+    /// The load in the background, during which the server never rests.
     pub(crate) background: Option<Stopper>,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct WatchedProcesses {
 #[derive(Clone, Debug)]
 pub(crate) struct TimedReading {
     server: CpuReading,
-    /// How often threads of the server went to sleep.
+    /// Number of times that threads of the server went to sleep.
     server_switches: u64,
     origin: CpuReading,
-    /// This process, which makes the load.
+    /// CPU time of this process, which makes the load.
     own: Duration,
-    /// Processes of ours that have ended.
+    /// CPU time of child processes that have ended.
     ended: Duration,
     machine: MachineTime,
     background: Option<(u64, u64)>,
@@ -48,22 +48,22 @@ pub(crate) struct TimedReading {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuUsage {
     pub(crate) server: Duration,
-    /// How often threads of it went to sleep.
+    /// Number of times that the server's threads went to sleep.
     pub(crate) server_switches: u64,
     pub(crate) origin: Duration,
     pub(crate) ended: Duration,
-    /// The share of others, 0 to 1.
+    /// Share of CPU time used by other programs, 0 to 1.
     pub(crate) foreign: f64,
-    /// The share that the hypervisor gave away, 0 to 1.
+    /// Share of CPU time that the hypervisor gave to others, 0 to 1.
     pub(crate) stolen: f64,
     pub(crate) background: Option<BackgroundResult>,
 }
 
 impl WatchedProcesses {
-    /// Waits until the server is at rest; but beside a load in the background it never is.
+    /// Reads usage when the server is at rest; with a load in the background it reads at once.
     ///
     /// # Errors
-    /// It does not come to rest.
+    /// Fails if the server does not come to rest.
     pub(crate) fn usage_at_rest(&self) -> Measured<TimedReading> {
         match &self.background {
             None => self.with_others(self.server.cpu_at_rest()?),
@@ -71,7 +71,7 @@ impl WatchedProcesses {
         }
     }
 
-    /// Now, whatever is in progress.
+    /// Reads usage now, even if the server is working.
     pub(crate) fn usage_now(&self) -> Measured<TimedReading> {
         self.with_others(self.server.cpu()?)
     }
@@ -92,12 +92,12 @@ impl WatchedProcesses {
 }
 
 impl TimedReading {
-    /// Leaves the processes of the server out that have ended by then: what they used is not known.
+    /// Removes server processes missing in a later reading: their final use is unknown.
     pub(crate) fn forget_ended(&mut self, after: &Self) {
         self.server.forget_ended(&after.server);
     }
 
-    /// Use since then.
+    /// Returns the use since `before`.
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.
@@ -141,7 +141,7 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct MachineTime {
     pub(crate) busy: Duration,
-    /// Given to other guests by the hypervisor.
+    /// Time that the hypervisor gave to other guests.
     pub(crate) stolen: Duration,
     pub(crate) all: Duration,
 }
@@ -151,8 +151,8 @@ impl MachineTime {
         Ok(Self::parse(&fs::read_to_string("/proc/stat")?, cpus))
     }
 
-    /// proc(5): `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; the time of
-    /// guests is part of `user` and `nice`.
+    /// Parses proc(5): `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; the
+    /// time of guests is part of `user` and `nice`.
     fn parse(stat: &str, cpus: &BTreeSet<u16>) -> Self {
         let mut sum = Self::default();
         for line in stat.lines() {
@@ -186,18 +186,18 @@ impl MachineTime {
         }
     }
 
-    /// The share of all time that was used beyond `ours`, 0 to 1.
+    /// Returns the share of all time that was used beyond `ours`, 0 to 1.
     pub(crate) fn foreign(self, ours: Duration) -> f64 {
         share(self.busy.saturating_sub(ours), self.all)
     }
 
-    /// The share of all time that the hypervisor gave to others, 0 to 1.
+    /// Returns the share of all time that the hypervisor gave to others, 0 to 1.
     pub(crate) fn stolen(self) -> f64 {
         share(self.stolen, self.all)
     }
 }
 
-/// 0 to 1; of nothing, 0.
+/// Returns a share, 0 to 1; 0 if `whole` is 0.
 pub(crate) fn share(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { (part.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
 }
@@ -210,7 +210,7 @@ pub(crate) fn handshake_durations(record: &LoadRecord) -> DurationSummary {
     DurationSummary::from(&sum)
 }
 
-/// The stretches of an open load; none of a closed one.
+/// Returns the stretches of an open load; empty for a closed one.
 fn stretches(plan: &LoadPlan) -> &[Stretch] {
     match &plan.arrival {
         ArrivalModel::Open { stretches, .. } => stretches,
@@ -230,7 +230,7 @@ pub(crate) fn counts(of: OutputNumbers) -> TransactionCounts {
     }
 }
 
-/// Response times of a program's load: those that we saw, and what it printed of the others.
+/// Summarizes a program's response times: our own readings, and the percentile that it printed.
 pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummary {
     let seen = DurationSummary::from(seen);
     match counted.p95 {
@@ -245,8 +245,7 @@ pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> 
     if is_kept { record.seconds.clone() } else { Vec::new() }
 }
 
-/// Read-offs of rates that rise: of steps, a point each; of a ramp, a point for each whole second
-/// of it.
+/// Returns read-offs of a changing rate: a point for each step, or for each whole second of a ramp.
 pub(crate) fn read_offs(plan: &LoadPlan, record: &LoadRecord) -> Option<ReadOffs> {
     if !changes(stretches(plan)) {
         return None;
@@ -277,18 +276,18 @@ fn point(second: &LoadSecond) -> RatePoint {
     }
 }
 
-/// CPUs that work for this share of the time have nothing left.
+/// Share of busy time from which CPUs count as saturated.
 const BUSY_MIN: f64 = 0.9;
 
 #[derive(Clone, Copy)]
 pub(crate) struct MeasuredCapacity {
-    /// Transactions that succeeded a second.
+    /// Successful transactions per second.
     pub(crate) per_s: f64,
-    /// The share of the time that its CPUs worked for it.
+    /// Share of the time in which the server's CPUs worked for it.
     pub(crate) server_busy: f64,
 }
 
-/// A load that leaves the server idle does not measure its capacity.
+/// Warns if the load left the server idle, because it then does not measure the capacity.
 pub(crate) fn of_capacity(found: MeasuredCapacity) -> Option<RunWarning> {
     (found.server_busy < BUSY_MIN).then(|| RunWarning {
         seen: format!(
@@ -302,8 +301,8 @@ pub(crate) fn of_capacity(found: MeasuredCapacity) -> Option<RunWarning> {
     })
 }
 
-/// Load and origin have the same CPUs: none of the two need be busy for both to be the limit.
-/// `client` is what both used, `server_busy` the share of the time that the server worked.
+/// Warns if load and origin limit the rate; they share CPUs, so neither alone need be busy.
+/// `client` is CPU time of both, `server_busy` the share of the time in which the server worked.
 pub(crate) fn of_client(
     client: Duration,
     elapsed: Duration,

@@ -1,4 +1,4 @@
-//! Whether what was measured is the configuration, and reasons why one was not measured.
+//! Judges whether the intended configuration was measured, and names reasons why not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,29 +8,29 @@ use measure::record::{HandshakeCounts, LoadRecord, LoadSecond, TransactionCounts
 
 use crate::run::scenario::settings::{Expect, ShareBounds};
 
-/// A closed load that fails more often than this measures faults.
+/// Error rate above which a closed load measures faults.
 const CLOSED_ERROR_RATE: ShareBounds = ShareBounds { least: 0.0, most: 0.01 };
 
-/// An open load that begins less than the rest did not offer what it says.
+/// Share of clients' failures to begin above which an open load did not offer its rate.
 const UNOFFERED_MAX: f64 = 0.02;
 
-/// The names of failures to begin.
+/// Names of failures to begin.
 const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) record: &'a LoadRecord,
-    /// Whether TLS is spoken; else nothing is expected of handshakes.
+    /// Whether TLS is spoken; otherwise handshakes are not checked.
     pub(crate) is_tls: bool,
-    /// Whether the load waits for the server. One that does not may overwhelm it: then some of the
-    /// kinds that are expected, or all of them, may be missing.
+    /// Whether the load waits for the server. An open load may overwhelm it, so that some or all of
+    /// the expected kinds of handshake may be missing.
     pub(crate) is_closed: bool,
 }
 
-/// Checks that everything is as expected.
+/// Checks that the results are as expected.
 ///
 /// # Errors
-/// [`MeasurementFailure::Void`], with all that is not.
+/// Fails with [`MeasurementFailure::Void`] and all deviations.
 pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Measured<()> {
     let mut faults = Vec::new();
     let has_any = evidence.is_closed || !evidence.record.handshakes.is_empty();
@@ -57,7 +57,7 @@ fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
     found.into_iter().flatten().collect()
 }
 
-/// No other kind, and each of these if all are to be there.
+/// Checks that no other kinds occur, and, if `all`, that each of these does.
 fn of_kinds(wanted: Option<&[Kind]>, rows: &[HandshakeCounts], all: bool) -> Option<String> {
     let wanted = wanted?;
     let made = |kind: Kind| !all || rows.iter().any(|row| row.kind == kind);
@@ -71,7 +71,7 @@ fn of_kinds(wanted: Option<&[Kind]>, rows: &[HandshakeCounts], all: bool) -> Opt
     })
 }
 
-/// All that have it must have this one, and one must.
+/// Checks that every row that has the value has the wanted one, and at least one row has it.
 fn of_one(
     what: &str,
     wanted: Option<&String>,
@@ -84,7 +84,7 @@ fn of_one(
     (!is_kept).then(|| format!("asked for {what} {wanted}, got {}", counted(rows, of)))
 }
 
-/// `TLS_A 1203, TLS_B 7`, the most frequent first.
+/// Formats `TLS_A in 1203, TLS_B in 7`, the most frequent first.
 fn counted(rows: &[HandshakeCounts], of: impl Fn(&HandshakeCounts) -> Option<String>) -> String {
     let mut counts = BTreeMap::<String, u64>::new();
     for row in rows {
@@ -102,7 +102,7 @@ fn counted(rows: &[HandshakeCounts], of: impl Fn(&HandshakeCounts) -> Option<Str
 /// Checks how connections to the origin began; those of the warm-up count too.
 ///
 /// # Errors
-/// [`MeasurementFailure::Void`], with the share that resumed.
+/// Fails with [`MeasurementFailure::Void`] and the share that resumed.
 pub(crate) fn judge_origin(wanted: ShareBounds, rows: &[HandshakeCounts]) -> Measured<()> {
     let full: u64 = rows.iter().filter(|row| row.kind == Kind::Full).map(|row| row.count).sum();
     let resumed = rows.iter().map(|row| row.count).sum::<u64>() - full;
@@ -127,8 +127,8 @@ fn of_share(what: &str, wanted: ShareBounds, resumed: u64, full: u64) -> Option<
     })
 }
 
-/// The nearest to what was wanted that a share of so few may stand for: within two standard
-/// errors of the bound that it breaks. Of 60 handshakes, none may happen to be the full one in 100.
+/// Returns the violated bound if the share is within two standard errors of it, because few
+/// handshakes are a small sample: of 60, none may happen to be the full one in 100.
 fn nearest(wanted: ShareBounds, share: f64, count: u64) -> f64 {
     const ERRORS: f64 = 2.0;
     let bound = share.clamp(wanted.least, wanted.most.max(wanted.least));
@@ -150,7 +150,7 @@ fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     })
 }
 
-/// A hello that never left the client is no failure of the server.
+/// Checks the offered rate, because a hello that never left the client is no failure of the server.
 fn of_offer(evidence: Evidence<'_>) -> Option<String> {
     let counts = UNOFFERED.iter().map(|name| evidence.record.failures.get(*name));
     let unoffered: u64 = counts.flatten().sum();
@@ -186,7 +186,7 @@ fn percent(share: f64) -> String {
 pub(crate) enum MeasurementFailure {
     /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
     Failed(String),
-    /// Something else than the configuration was measured: what was expected, what was found.
+    /// Something else than the configuration was measured. Contains what was expected and found.
     Void(String),
     Cancelled,
 }

@@ -1,4 +1,4 @@
-//! From a scenario and its targets to configurations.
+//! Expands a scenario and its targets to configurations.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,15 +31,15 @@ pub(crate) struct CandidateTarget<'p> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScenarioOverrides {
     pub(crate) is_quick: bool,
-    /// In place of those that the scenario names.
+    /// Targets that replace the scenario's.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) repeats: Option<u32>,
-    /// Decides how often configurations are measured.
+    /// Rule that decides how often configurations are measured.
     pub(crate) until: Option<StoppingRule>,
     pub(crate) duration: Option<Duration>,
-    /// Configurations at these values alone, by factor; `target` is a factor too.
+    /// Values by factor that configurations are restricted to; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
-    /// Abilities that this host's kernel lacks, and why.
+    /// Abilities that this host's kernel lacks, and the reasons.
     pub(crate) lacks: BTreeMap<String, String>,
 }
 
@@ -57,10 +57,10 @@ impl ExpandedScenario {
     }
 }
 
-/// The configurations of a scenario with these targets.
+/// Expands a scenario with these targets.
 ///
 /// # Errors
-/// Names of targets that are unknown, and settings of a configuration that contradict each other.
+/// Fails if names of targets are unknown, or settings of a configuration contradict each other.
 pub(crate) fn expand(
     name: &str,
     form: &ScenarioForm,
@@ -108,7 +108,7 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
 /// A value of each factor.
 type FactorChoice<'f> = Vec<(&'f FactorForm, &'f FactorValue)>;
 
-/// The last value that says it decides.
+/// Returns the setting of the last value that has it.
 fn last<'f, T>(choice: &FactorChoice<'f>, of: impl Fn(&'f FactorValue) -> Option<T>) -> Option<T> {
     choice.iter().filter_map(|(_, value)| of(value)).next_back()
 }
@@ -126,7 +126,7 @@ impl<'f> ScenarioExpansion<'f> {
         self.asked.targets.as_ref().or(self.pace.targets.as_ref()).unwrap_or(&self.form.targets)
     }
 
-    /// All of them, the last factor varied first.
+    /// Returns all choices, varying the last factor first.
     fn choices(&self) -> Vec<FactorChoice<'f>> {
         let mut choices = vec![FactorChoice::new()];
         for factor in &self.form.factor {
@@ -147,7 +147,7 @@ impl<'f> ScenarioExpansion<'f> {
         }
     }
 
-    /// Whether the target takes part there.
+    /// Reports whether the target takes part at this choice.
     fn has(&self, target: &str, choice: &FactorChoice<'f>) -> bool {
         let only = self.asked.only.get("target");
         let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
@@ -164,7 +164,7 @@ impl<'f> ScenarioExpansion<'f> {
         candidates.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
     }
 
-    /// The server, and the program that makes the load in place of ours: one of them is the target.
+    /// Returns the server, and the program that makes the load, if any: one is the target.
     fn sides(
         &self,
         target: &'f CandidateTarget<'f>,
@@ -247,7 +247,7 @@ impl<'f> ScenarioExpansion<'f> {
         self.asked.until.map(|_| ROUNDS_MIN).or(self.asked.repeats).unwrap_or(self.pace.repeats)
     }
 
-    /// The target that answers behind a server in place of the test server, which has no TLS.
+    /// Returns the target that replaces the test server, which has no TLS, behind a server.
     fn origin(&self, spec: &ServerSpec) -> Result<Option<String>, Vec<Complaint>> {
         if !spec.needs_tls_origin() {
             return Ok(None);
@@ -266,7 +266,7 @@ impl<'f> ScenarioExpansion<'f> {
         }
     }
 
-    /// With an address in place of the server's, which decides nothing about a plan.
+    /// Returns launch settings with a placeholder address, which does not affect a plan.
     fn launch(&self, is_tls: bool, is_of_files: bool, choice: &FactorChoice<'f>) -> LaunchSettings {
         let of_values = last(choice, |value| value.duration);
         LaunchSettings {
@@ -311,8 +311,7 @@ impl<'f> ScenarioExpansion<'f> {
         }
     }
 
-    /// Tables over tables, key by key. A server that answers from files needs those that are
-    /// asked for.
+    /// Overlays tables key by key. Adds the requested objects for a server that answers from files.
     fn spec(&self, choice: &FactorChoice<'f>, load: &PlannedLoad) -> ServerSpec {
         let mut table = self.form.server.clone();
         for (_, value) in choice {
@@ -386,7 +385,7 @@ fn value(value: &FactorValue) -> RecordedValue {
     RecordedValue { name: value.name.clone(), title: value.title.clone(), number: value.number }
 }
 
-/// The settings of a configuration's load must make a plan.
+/// Checks that the settings of a configuration's load make a plan.
 fn check_load(load: &PlannedLoad, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
     let settings = load.settings.clone();
     if let Some(background) = &load.background {
@@ -420,7 +419,7 @@ fn command(load: &PlannedLoad, launch: &LaunchSettings) -> Vec<String> {
     words
 }
 
-/// For people, with FOLDER and ADDRESS in place of what the run decides.
+/// Formats a command for people, with FOLDER and ADDRESS for values that the run decides.
 fn program_command(
     target: &TestTarget,
     load: &PlannedLoad,
@@ -441,7 +440,7 @@ fn program_command(
     })
 }
 
-/// For people: the capacity is known only in the run.
+/// Formats an offer for people: the capacity is known only in the run.
 fn offer(offered: OfferedLoad) -> [String; 2] {
     match offered {
         OfferedLoad::Even(multiple) => ["--rate".to_owned(), format!("{multiple}*CAPACITY")],

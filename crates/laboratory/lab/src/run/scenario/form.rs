@@ -1,6 +1,6 @@
-//! The file of a scenario: its form, and messages about files of another form.
+//! Parses a scenario's file, and explains errors in its form.
 //!
-//! `expansion` decides which configurations it has with its targets.
+//! `expansion` derives the configurations.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use super::settings::{ConfigurationSettings, Expect, OfferedLoad, RESERVED};
 use crate::fault::did_you_mean;
 use crate::targets::form::ServerSpec;
 
-/// The hint where no better one is known.
+/// Hint for errors without a better one.
 const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
 
-/// A scenario, as its file says it. `S` is the type of its tables `server`: [`ServerSpec`] to check
-/// them, tables to lay them over one another.
+/// A scenario as its file defines it. `S` is the type of its tables `server`: [`ServerSpec`] to
+/// check them, tables to overlay them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct ScenarioForm<S = toml::Table> {
@@ -28,10 +28,10 @@ pub(crate) struct ScenarioForm<S = toml::Table> {
     /// The operation by which the server's CPU time is divided, in plural.
     pub(crate) operation: String,
     pub(crate) metrics: Vec<Metric>,
-    /// Whether rates and response times are those of client and server together, by intent.
+    /// Whether rates and response times are meant to be those of client and server together.
     #[serde(default)]
     pub(crate) end_to_end: bool,
-    /// The one that others are compared with first.
+    /// Targets; the others are compared with the first.
     pub(crate) targets: Vec<String>,
     /// Publications whose tables it repeats.
     #[serde(default)]
@@ -46,16 +46,16 @@ pub(crate) struct ScenarioForm<S = toml::Table> {
     pub(crate) server: S,
     #[serde(default)]
     pub(crate) load: ConfigurationSettings,
-    /// The settings of a load in the background; empty where there is none.
+    /// Settings of a load in the background; empty if there is none.
     #[serde(default)]
     pub(crate) background: ConfigurationSettings,
-    /// The target that makes the load in place of ours.
+    /// Target that makes the load instead of `lariat-lab`.
     pub(crate) client: Option<String>,
-    /// The server that targets load which are clients.
+    /// Server that is loaded by targets that are clients.
     pub(crate) against: Option<String>,
-    /// The target behind servers that speak TLS to what is behind them, or do not terminate it.
+    /// Target behind servers that speak TLS to their origin, or do not terminate TLS.
     pub(crate) tls_origin: Option<String>,
-    /// When a node of a farm dies, as a share of the duration.
+    /// Time at which a node of a farm dies, as a share of the duration.
     pub(crate) lose_node: Option<f64>,
     /// How the capacity of a target is measured.
     pub(crate) capacity: Option<CapacityLoad>,
@@ -76,7 +76,7 @@ pub(crate) struct CapacityLoad {
     pub(crate) load: ConfigurationSettings,
 }
 
-/// How often a configuration is measured, and how long.
+/// Number and duration of a configuration's measurements.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RunPace {
@@ -92,7 +92,7 @@ pub(crate) struct RunPace {
 #[serde(deny_unknown_fields, bound = "S: Default + Deserialize<'de>")]
 pub(crate) struct FactorForm<S = toml::Table> {
     pub(crate) name: String,
-    /// At the head of tables.
+    /// Heading in tables.
     pub(crate) title: String,
     pub(crate) value: Vec<FactorValue<S>>,
 }
@@ -120,12 +120,12 @@ pub(crate) struct FactorValue<S = toml::Table> {
     pub(crate) of_capacity: Option<OfferedLoad>,
     #[serde(default)]
     pub(crate) expect: Expect,
-    /// An ability that the kernel must have, by its name in `lariat-lab host`.
+    /// Ability that the kernel must have, by its name in `lariat-lab host`.
     pub(crate) needs: Option<String>,
-    /// Whether quick runs have it too.
+    /// Whether quick runs include this value.
     #[serde(default = "yes")]
     pub(crate) in_quick: bool,
-    /// All of the file unless it is given.
+    /// Targets; all of the file by default.
     pub(crate) targets: Option<Vec<String>>,
 }
 
@@ -170,10 +170,10 @@ impl ScenarioForm {
     }
 }
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// Complaints about its form; `expansion` finds settings that contradict each other.
+/// Fails with complaints about its form; `expansion` finds settings that contradict each other.
 pub(crate) fn parse(text: &str) -> Result<ScenarioForm, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
     toml::from_str::<ScenarioForm<ServerSpec>>(text).map_err(one)?;
@@ -184,7 +184,7 @@ pub(crate) fn parse(text: &str) -> Result<ScenarioForm, Vec<Complaint>> {
     Ok(form)
 }
 
-/// Reads all tables of settings of a file of the right form.
+/// Reads all tables of settings of a file whose form is valid.
 fn read_loads(root: &DeTable<'_>, form: &mut ScenarioForm) -> Result<(), Vec<Complaint>> {
     let report = Report::new(None);
     let read = |table: &DeTable<'_>, key: &str| {
@@ -289,7 +289,7 @@ fn twice<'n>(names: impl Iterator<Item = &'n str>) -> bool {
     names.into_iter().any(|name| !seen.insert(name))
 }
 
-/// An error of serde in our words, with the nearest of the known names.
+/// Rewords an error of serde, with the nearest of the known names.
 fn of_toml(error: &toml::de::Error) -> Complaint {
     let text = error.message().lines().collect::<Vec<_>>().join(", ");
     let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();

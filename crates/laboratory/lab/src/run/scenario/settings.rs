@@ -1,5 +1,5 @@
-//! A configuration as it is measured: settings of the load, of the server, and what it is expected
-//! to negotiate.
+//! Describes a configuration for its measurement: settings of the load and of the server, and the
+//! negotiation that is expected.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::process::cpu_list;
 use crate::targets::form::ServerSpec;
 use crate::targets::templates::{ClientValues, TemplateTls};
 
-/// Settings that the runner gives.
+/// Settings that the runner sets.
 pub(crate) const RESERVED: &str = "url connect source duration warm-up threads cpus record quiet find-capacity count \
                         start-at move-sessions";
 
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigurationSettings(pub(crate) Node);
 
-/// Checks that it is a table: its entries are read with their places, which serde does not know.
+/// Checks only that this is a table: entries are read with their places, which serde lacks.
 impl<'de> Deserialize<'de> for ConfigurationSettings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         toml::Table::deserialize(deserializer).map(|_| Self::default())
@@ -44,7 +44,7 @@ impl Default for ConfigurationSettings {
 #[serde(untagged, expecting = "wanted is a multiple, or { from = 0.2, to = 1.5 }")]
 pub(crate) enum OfferedLoad {
     Even(f64),
-    /// A rate that goes evenly from one multiple to the other.
+    /// A rate that changes linearly from one multiple to the other.
     Ramp(RampSettings),
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct RampSettings {
 
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchSettings {
-    /// Whether the server speaks TLS; else settings about TLS are left out, and nothing is expected
-    /// of handshakes.
+    /// Whether the server speaks TLS; if not, settings about TLS are dropped and handshakes are not
+    /// checked.
     pub(crate) is_tls: bool,
     /// Whether objects are files, named by their number of bytes.
     pub(crate) is_of_files: bool,
     pub(crate) address: SocketAddr,
-    /// A thread of the load on each.
+    /// CPUs of the load, a thread on each.
     pub(crate) cpus: Vec<u16>,
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
@@ -77,7 +77,7 @@ impl ConfigurationSettings {
         self.0.entries().is_empty()
     }
 
-    /// This, and what `over` says in its place; see [`overlaid`].
+    /// Returns these settings with those of `over` in their place; see [`overlaid`].
     pub(crate) fn overlaid(&self, over: &Self) -> Self {
         Self(overlaid(&self.0, &over.0, &TABLE))
     }
@@ -91,12 +91,12 @@ impl ConfigurationSettings {
         self.only(|entry| entry.key != name)
     }
 
-    /// With this in place of what the setting was.
+    /// Sets one setting.
     pub(crate) fn with(&self, name: &str, text: &str) -> Self {
         self.overlaid(&Self(parse([(name, text)], &TABLE, &Report::new(None))))
     }
 
-    /// Open load, at multiples of a rate that the target was found capable of.
+    /// Makes the load open, at multiples of the measured capacity.
     pub(crate) fn offering(
         self,
         offered: OfferedLoad,
@@ -116,10 +116,10 @@ impl ConfigurationSettings {
         Some(self.0.get(name)?.texts().join(","))
     }
 
-    /// The plan of a load of that launch.
+    /// Makes the plan of a load of that launch.
     ///
     /// # Errors
-    /// All that contradicts, in words; what came from a scenario was checked when it was read.
+    /// Fails with all contradictions, in words; settings of scenarios were checked before.
     pub(crate) fn plan(&self, launch: &LaunchSettings) -> Result<LoadPlan, Vec<Complaint>> {
         let report = Report::new(None);
         let root = self.at(launch).0;
@@ -131,9 +131,9 @@ impl ConfigurationSettings {
         }
     }
 
-    /// The command line that loads a server like that, with ADDRESS where it listens.
+    /// Returns the command line that makes this load, with ADDRESS for the server's address.
     pub(crate) fn command(&self, launch: &LaunchSettings) -> Vec<String> {
-        // What only the runner's own host and moment decide stays out.
+        // Settings that depend on the runner's host and moment are left out.
         let places = ["url", "connect", "threads", "cpus"];
         let whole = self.at(launch);
         let url = whole.text("url").unwrap_or_default();
@@ -167,19 +167,19 @@ pub(crate) fn typed(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
 
-/// A measurement of anything else is void. What is not named is not checked.
+/// Expected results; a measurement with others is void. Missing fields are not checked.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Expect {
-    /// No handshake of another kind, and at least one of each of these.
+    /// Kinds of handshake: no others, and each of these at least once.
     pub(crate) kinds: Option<Vec<Kind>>,
-    /// `TLSv1.2` or `TLSv1.3`, of every handshake.
+    /// Version of every handshake, `TLSv1.2` or `TLSv1.3`.
     pub(crate) version: Option<String>,
-    /// The suite of every handshake, by its standard name.
+    /// Suite of every handshake, by its standard name.
     pub(crate) suite: Option<String>,
-    /// The group of every handshake that exchanged keys.
+    /// Group of every handshake that exchanged keys.
     pub(crate) group: Option<String>,
-    /// The scheme of the server's signature in every handshake that had one.
+    /// Scheme of the server's signature in every handshake that had one.
     pub(crate) signature: Option<String>,
     pub(crate) resumed: Option<ShareBounds>,
     /// Resumed share of the connections to an origin that speaks TLS.
@@ -207,7 +207,7 @@ impl ShareBounds {
 }
 
 impl Expect {
-    /// This, and what `over` says in its place.
+    /// Returns these expectations with those of `over` in their place.
     pub(crate) fn overlaid(self, over: Self) -> Self {
         macro_rules! overlaid {
             ($($key:ident)*) => { Self { $($key: over.$key.or(self.$key),)* } };
@@ -216,39 +216,39 @@ impl Expect {
     }
 }
 
-/// A target under one choice of values, with all that is needed to measure it.
+/// A target at one choice of values, with everything that its measurement needs.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedConfiguration {
     pub(crate) scenario: String,
     pub(crate) configuration: Configuration,
-    /// The server: the target, or what clients under test load.
+    /// Name of the server: the target, or the server that a client under test loads.
     pub(crate) server: String,
-    /// The target behind it; `None`: the laboratory's own test server.
+    /// Target behind the server; `None` if it is the laboratory's own test server.
     pub(crate) origin: Option<String>,
     pub(crate) spec: ServerSpec,
     pub(crate) load: PlannedLoad,
-    /// With an address and CPUs that stand for those of the run.
+    /// Launch settings with a placeholder address and CPUs.
     pub(crate) launch: LaunchSettings,
     pub(crate) expect: Expect,
     pub(crate) repeats: u32,
-    /// Full handshakes before, which fill the server's session cache.
+    /// Full handshakes before the load, which fill the server's session cache.
     pub(crate) fill: u64,
-    /// Whether the server is asked to read its configuration again, after the load.
+    /// Whether the server is asked to reload its configuration after the load.
     pub(crate) reloads: bool,
-    /// When a node of it dies, from the end of the warm-up.
+    /// Time of a node's death, from the end of the warm-up.
     pub(crate) lose_node: Option<Duration>,
 }
 
-/// Time of a measurement beside its load: the server's start and end, a probe, a rest.
+/// Time of a measurement besides its load: the server's start and end, a probe, a rest.
 const OVERHEAD: Duration = Duration::from_millis(700);
 
-/// A full handshake that fills a session cache, about.
+/// Approximate time of a full handshake that fills a session cache.
 const FILL_US: u64 = 300;
 
 impl PlannedConfiguration {
     /// How long one measurement takes, about.
     pub(crate) fn estimate(&self) -> Duration {
-        // What is planned beyond a server's capacity is answered, or given up, later.
+        // Transactions planned beyond a server's capacity are answered, or given up, later.
         let of_capacity = self.load.capacity.as_ref();
         let of_capacity = of_capacity.map(|plan| plan.duration + self.launch.warm_up * 2);
         let load = self.launch.duration + of_capacity.unwrap_or_default();
@@ -258,20 +258,20 @@ impl PlannedConfiguration {
 
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedLoad {
-    /// The load's settings, without those that the runner gives.
+    /// Settings of the load, without those that the runner sets.
     pub(crate) settings: ConfigurationSettings,
-    /// The program that makes it in place of ours: a target with the role of a client.
+    /// Program that makes the load instead of `lariat-lab`: a target with the role of a client.
     pub(crate) program: Option<String>,
-    /// The capacity of an open load at a multiple of it.
+    /// The capacity of which an open load is a multiple.
     pub(crate) capacity: Option<CapacityPlan>,
-    /// The settings of a load that goes on meanwhile.
+    /// Settings of a load in the background.
     pub(crate) background: Option<ConfigurationSettings>,
 }
 
-/// Load that is a multiple of the target's capacity.
+/// A load that is a multiple of the target's capacity.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityPlan {
-    /// The closed load that measures the capacity.
+    /// Settings of the closed load that measures the capacity.
     pub(crate) settings: ConfigurationSettings,
     pub(crate) duration: Duration,
     pub(crate) offered: OfferedLoad,
@@ -281,15 +281,15 @@ pub(crate) struct CapacityPlan {
 pub(crate) struct Call<'a> {
     pub(crate) program: &'a Path,
     pub(crate) folder: &'a Path,
-    /// The server's address and port.
+    /// Address and port of the server.
     pub(crate) address: &'a str,
-    /// The certificates of the authorities of servers, PEM.
+    /// File with the certificates of the servers' authorities, PEM.
     pub(crate) authorities: &'a Path,
     pub(crate) spec: &'a ServerSpec,
 }
 
 impl PlannedLoad {
-    /// Values that the templates of the program may use.
+    /// Returns values for the templates of the program.
     pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &LaunchSettings) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);
         let size = text("size").and_then(|text| quantity::size(&text));
@@ -299,7 +299,7 @@ impl PlannedLoad {
             None => "/".to_owned(),
         };
         let scheme = if launch.is_tls { "https" } else { "http" };
-        // Its own counts would leave a warm-up out, and the server's would not.
+        // A warm-up would be missing in its own counts, but not in the server's.
         let at_once = LaunchSettings { warm_up: Duration::ZERO, ..launch.clone() };
         let flags = self.settings.without("size").command(&at_once);
         ClientValues {
@@ -320,7 +320,7 @@ impl PlannedLoad {
     }
 }
 
-/// `lariat-lab load URL --connect ADDRESS`: the words before the flags of a load.
+/// Words before the flags of a load: `lariat-lab load URL --connect ADDRESS`.
 const PLACE_WORDS: usize = 5;
 
 #[cfg(test)]
