@@ -1,5 +1,5 @@
-//! How an address is reached: one connection at a time, each with a time limit, and all of them
-//! together with another.
+//! Connects to an address, one connection at a time, each with a time limit, and with a limit for
+//! all of them together.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -17,33 +17,33 @@ use wire::starttls::{Dialect, Dialog, Next};
 use crate::ProbeOptions;
 use crate::registry::{UNGREETED, is_answer, told};
 
-/// After this many connections that ran out of time, an address is left alone: what is found out
-/// of one that is silent takes this many time limits at the most.
+/// Number of timeouts after which an address is left alone, so that a silent one costs this many
+/// time limits at the most.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// A connection is tried so often, where another address or another offer answers: one that a busy
-/// host dropped must not be taken for a refusal.
+/// Tries of a connection if another address or another offer gets an answer, because a connection
+/// dropped by a busy host is not a refusal.
 const TRIES: u32 = 3;
 
-/// An address, and what is said there before TLS.
+/// An address, and the dialogue there before TLS.
 #[derive(Debug)]
 pub(crate) struct ReachedAddress<'o> {
     pub(crate) address: SocketAddr,
     options: &'o ProbeOptions,
-    /// Additional time for the server's greeting, where it may be late; none after one that never
-    /// came.
+    /// Additional time for the server's greeting, which may be late; zero after it once failed to
+    /// arrive.
     greeting: Cell<Duration>,
     spent: Cell<Duration>,
     timeouts: Cell<u32>,
     /// Whether a connection was not tried.
     is_left_alone: Cell<bool>,
-    /// Whether anything was ever answered here.
+    /// Whether the address ever answered.
     has_answered: Cell<bool>,
-    /// A question that was asked [`TRIES`] times and had no answer.
+    /// Trouble of a question that was asked [`TRIES`] times without an answer.
     unanswered: RefCell<Option<Trouble>>,
 }
 
-/// Adds the time from its beginning to its end to what an address took.
+/// Timer that adds its lifetime to the time spent on an address.
 #[derive(Debug)]
 struct Spending<'r> {
     begun: Instant,
@@ -61,12 +61,12 @@ impl Drop for Spending<'_> {
 pub(crate) struct TimedStream<'r> {
     stream: TcpStream,
     until: Instant,
-    /// The end of all that the address may take.
+    /// Deadline of the whole address.
     last: Instant,
     _spending: Spending<'r>,
 }
 
-/// Less is no time for a connection, and the kernel takes 0 for ever.
+/// Minimum of a connection's time, because the kernel takes 0 as no limit.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
 impl<'o> ReachedAddress<'o> {
@@ -83,13 +83,13 @@ impl<'o> ReachedAddress<'o> {
         }
     }
 
-    /// The time left for all further connections. That of the one in progress is not yet
+    /// Returns the time left for all further connections. The current connection's time is not yet
     /// subtracted.
     fn left(&self) -> Duration {
         self.options.limits.address.saturating_sub(self.spent.get())
     }
 
-    /// The reason why no further connection is tried; `None` = one is.
+    /// Returns the reason why no further connection is tried; `None` if one is.
     fn exhausted(&self) -> Option<String> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
@@ -99,7 +99,7 @@ impl<'o> ReachedAddress<'o> {
         is_over.then(|| format!("its connections took the {seconds} s of --max-time"))
     }
 
-    /// The reason why some findings are missing; `None` = all was tried.
+    /// Returns the reason why some findings are missing; `None` if everything was tried.
     pub(crate) fn left_alone(&self) -> Option<Trouble> {
         if let Some(why) = self.exhausted().filter(|_| self.is_left_alone.get()) {
             let text = format!("it was left alone, and not all is known: {why}");
@@ -108,9 +108,9 @@ impl<'o> ReachedAddress<'o> {
         self.unanswered.take()
     }
 
-    /// Asks until there is an answer, or a connection has come to nothing [`TRIES`] times. A server
-    /// may refuse by closing: that is an answer if it is always so, and silence is none. An address
-    /// that was silent from the beginning is not asked again.
+    /// Asks until there is an answer, or a connection has failed [`TRIES`] times. A server may
+    /// refuse by closing: that is an answer if it always does so; silence is none. An address that
+    /// never answered is not asked again.
     pub(crate) fn again<T>(&self, ask: impl Fn() -> Result<T, Trouble>) -> Result<T, Trouble> {
         let mut tries = 1;
         loop {
@@ -140,7 +140,7 @@ impl<'o> ReachedAddress<'o> {
         }
     }
 
-    /// A connection on which nothing was said but a PROXY header.
+    /// Opens a connection and sends at most a PROXY header.
     fn connect(&self) -> Result<TimedStream<'_>, Trouble> {
         if let Some(why) = self.exhausted() {
             self.is_left_alone.set(true);
@@ -161,15 +161,15 @@ impl<'o> ReachedAddress<'o> {
         }
     }
 
-    /// A connection on which TLS may begin.
+    /// Opens a connection on which TLS may begin.
     pub(crate) fn open(&self) -> Result<TimedStream<'_>, Trouble> {
         let mut wire = self.connect()?;
         self.ask_for_tls(&mut wire)?;
         Ok(wire)
     }
 
-    /// Whether a server that was silent at a ClientHello speaks a protocol in which the client has
-    /// to ask: what it is, and its dialect. One connection for each such protocol.
+    /// Finds out whether a server that is silent at a ClientHello speaks a protocol in which the
+    /// client has to ask; returns its name and dialect. One connection for each such protocol.
     pub(crate) fn named_by_asking(&self) -> Option<(Dialect, &'static str)> {
         let answers = |dialect| -> Option<bool> {
             let mut wire = self.connect().ok()?;
@@ -191,7 +191,7 @@ impl<'o> ReachedAddress<'o> {
         known.find(|(dialect, _)| answers(*dialect) == Some(true))
     }
 
-    /// The dialog of a protocol that begins in plaintext, up to the server's consent.
+    /// Speaks the plaintext part of a protocol, up to the server's consent to TLS.
     fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), Trouble> {
         let Some(dialect) = self.options.starttls else {
             return Ok(());
@@ -209,7 +209,7 @@ impl<'o> ReachedAddress<'o> {
             wire.write_all(&step.to_server).map_err(failed)?;
             match step.next {
                 Next::StartServerTls => {
-                    // The pause is no part of what the rest may take.
+                    // The pause does not count towards the time of the rest.
                     wire.until = wire.until.min(limit + begun.elapsed());
                     return Ok(());
                 }
@@ -252,7 +252,7 @@ impl<'o> ReachedAddress<'o> {
         trouble(TroubleKind::Connect, format!("no connection: {error}"))
     }
 
-    /// The meaning of a connection's failure while something was done.
+    /// Returns the meaning of a connection's failure during an action.
     pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
@@ -282,7 +282,7 @@ impl<'o> ReachedAddress<'o> {
         trouble(TroubleKind::Timeout, text)
     }
 
-    /// The time that the connection in progress had.
+    /// Describes the time limit of the current connection.
     fn within(&self) -> String {
         let limits = self.options.limits;
         let (timeout, all) = (limits.connection.as_secs_f64(), limits.address.as_secs_f64());
@@ -294,7 +294,7 @@ impl<'o> ReachedAddress<'o> {
         format!("within {timeout} s")
     }
 
-    /// The meaning of a handshake's failure.
+    /// Returns the meaning of a handshake's failure.
     pub(crate) fn failed(&self, fault: &ObserveFault) -> Trouble {
         match fault {
             ObserveFault::Timeout => self.timed_out("the handshake"),
@@ -319,25 +319,25 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     Trouble { kind, text: text.into() }
 }
 
-/// The beginning of the words about a chain that clients refuse for its size.
+/// First words of the finding that clients refuse a chain for its size.
 pub(crate) const LONG_CHAIN: &str = "its chain takes ";
 
 pub(crate) fn long_chain(bytes: usize) -> Trouble {
     malformed(format!("{LONG_CHAIN}{} KiB", bytes.div_ceil(1024)))
 }
 
-/// An answer that makes no sense.
+/// Returns the trouble of a malformed answer.
 pub(crate) fn malformed(text: impl Display) -> Trouble {
     trouble(TroubleKind::Malformed, text.to_string())
 }
 
 impl TimedStream<'_> {
-    /// The connection itself, for a thread that writes.
+    /// Returns the connection itself, for a thread that writes.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Does something that fails after this time, or when the connection's is over.
+    /// Runs an action that fails after this time, or at the connection's deadline.
     pub(crate) fn within<T>(&mut self, limit: Duration, act: impl FnOnce(&mut Self) -> T) -> T {
         let until = self.until;
         self.shorten(limit);
@@ -346,7 +346,7 @@ impl TimedStream<'_> {
         done
     }
 
-    /// The time left; no time at all is an error.
+    /// Returns the time left; fails if there is none.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left < TIME_MIN {
