@@ -157,8 +157,7 @@ fn is_weak(certificate: &X509Certificate<'_>) -> bool {
     name.ends_with("SHA-1") || name.ends_with("MD5")
 }
 
-/// Returns the first HTTP address for OCSP in the authority's information (RFC 5280, section
-/// 4.2.2.1).
+/// Returns the first HTTP address of an OCSP responder (RFC 5280, section 4.2.2.1).
 fn responder(leaf: &X509Certificate<'_>) -> Option<String> {
     leaf.extensions().iter().find_map(|extension| {
         let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {

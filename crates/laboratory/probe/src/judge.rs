@@ -504,8 +504,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
         if differing.is_empty() && sorted(first) != sorted(other) {
             differing.push("suites");
         } else if differing.is_empty() && suites(first) != suites(other) {
-            // A session is resumed only with its own suite, so this difference costs resumptions,
-            // too.
+            // A session is resumed only with its own suite: this difference costs resumptions, too.
             differing.push("preferred suites");
         }
         let fingerprints = |node: &NodeReport| -> Vec<String> {

@@ -50,12 +50,12 @@ pub struct ProbeOptions {
     pub roots_pem: Option<Vec<u8>>,
     /// Whether these roots are the system's rather than the user's own.
     pub roots_of_system: bool,
-    /// An earlier probe of the same hosts.
+    /// Earlier probe of the same hosts.
     pub earlier: Option<ProbeReport>,
-    /// The request that gets a reply; empty = none.
+    /// Request to send for a reply; empty sends none.
     pub request: Vec<u8>,
     pub limits: WaitLimits,
-    /// How often a session is offered at the same address.
+    /// Number of times to offer a session at the same address.
     pub attempts: u32,
     /// Current time in seconds of Unix time.
     pub now_s: u64,

@@ -69,8 +69,7 @@ pub(crate) fn has_signature(name: &str) -> bool {
     Signature::ALL.iter().any(|scheme| scheme.name() == name)
 }
 
-/// Reports whether any kind of client can use a certificate with this kind of key, as named in
-/// reports.
+/// Reports whether any kind of client can use a certificate with this kind of key.
 pub(crate) fn has_key(name: &str) -> bool {
     let known = ["RSA ", "ECDSA P-256", "ECDSA P-384", "ECDSA P-521", "Ed25519"];
     known.iter().any(|kind| name.starts_with(kind))

@@ -111,8 +111,7 @@ pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     found.map(|(_, likeness)| *likeness)
 }
 
-/// Reports MySQL's first packet: three bytes of length, sequence 0, and protocol version 10 or an
-/// error.
+/// Reports MySQL's first packet: 3 bytes of length, sequence 0, version 10 or an error.
 fn is_mysql(bytes: &[u8]) -> bool {
     let Some(([low, middle, 0, 0, kind], rest)) = bytes.split_first_chunk() else {
         return false;

@@ -221,8 +221,7 @@ impl Attempts<'_> {
     }
 }
 
-/// Maximum of key names: servers use a few keys at a time, and tickets without key names all begin
-/// differently.
+/// Maximum of key names: servers have few keys, but tickets without key names all differ.
 const KEY_NAMES_MAX: usize = 16;
 
 /// Returns the first bytes of tickets, in hexadecimal.
