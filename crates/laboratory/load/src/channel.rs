@@ -218,8 +218,7 @@ impl ClientChannel {
         }
     }
 
-    /// Reports whether a TLS record has arrived. If the first one is something else, it fails at
-    /// its head.
+    /// Reports whether a TLS record has arrived. Any other first bytes fail at their head.
     fn has_spoken(&self) -> bool {
         let tls = self.session();
         tls.is_some_and(|tls| tls.protocol_version().is_some())

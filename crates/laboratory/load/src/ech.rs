@@ -89,8 +89,7 @@ fn of_pem(text: &str) -> Option<Vec<u8>> {
     is_list(&list).then(|| list.to_vec())
 }
 
-/// Reports whether a list has the length in its head (RFC 9849 section 4); the library reads the
-/// rest.
+/// Checks the length in a list's head (RFC 9849 section 4); the library reads the rest.
 fn is_list(bytes: &[u8]) -> bool {
     let length = bytes.split_first_chunk().map(|(length, rest)| (*length, rest.len()));
     length.is_some_and(|(length, rest)| rest > 0 && usize::from(u16::from_be_bytes(length)) == rest)
