@@ -163,8 +163,7 @@ impl ClientConnection {
         }
     }
 
-    /// Makes the coming drop a reset. Pending bytes, such as the end of a handshake, are sent
-    /// before.
+    /// Makes the coming drop a reset. Sends pending bytes before: the end of a handshake.
     pub(crate) fn reset(&mut self, traffic: &mut TrafficBytes) {
         self.flush(traffic);
         // This call fails on a socket that is reset already.

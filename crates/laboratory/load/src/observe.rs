@@ -140,8 +140,7 @@ pub enum ObserveFault {
     /// The first bytes were not TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
-    /// The server could not decrypt our hello, and answered for the public name (RFC 9849, section
-    /// 6.1.6).
+    /// The server could not decrypt our hello: the public name's answer (RFC 9849, section 6.1.6).
     #[error("the server rejected the encrypted hello")]
     EchRejected {
         /// Newer configurations that the server sent.

@@ -445,8 +445,7 @@ fn failures(
     rows.filter_map(warning).collect()
 }
 
-/// Warns of too many clients: the first handshake of each is full; with many of them it is the only
-/// one.
+/// Warns of too many clients: if they are many, the full first handshake of each is the only one.
 fn too_many_clients(plan: &LoadPlan, tally: &LoadTally) -> Option<RunWarning> {
     let resumes = |kind: &Handshake| *kind != Handshake::Full;
     let tls = plan.tls.as_ref()?;

@@ -148,8 +148,7 @@ pub struct OwnCertificate {
 pub enum Verification {
     /// Not at all: neither the issuer nor the possession of the key. The cheapest.
     Off,
-    /// The certificate must be one of these (PEM), byte by byte; possession of the key is not
-    /// checked.
+    /// The certificate must be one of these (PEM), byte by byte; its key is not checked.
     These(Vec<u8>),
     /// The server must have the key of its certificate; its identity does not matter.
     Signature,

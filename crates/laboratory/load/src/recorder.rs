@@ -224,8 +224,7 @@ impl ThreadRecorder {
         self.tally.fail(failure, step);
     }
 
-    /// Records the end of a transaction with this address and request; `total` is the duration of a
-    /// success.
+    /// Records a transaction's end at this address and request; `total` if it succeeded.
     #[inline]
     fn end_at(
         &mut self,

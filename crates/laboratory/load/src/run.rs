@@ -161,8 +161,7 @@ fn spawn(
         let begin = starter.wait();
         let ended = placed.and_then(|_| worker.run(begin));
         if ended.is_err() {
-            // Otherwise the other threads would continue with a part of the load, and hide the
-            // failure.
+            // The other threads would continue with a part of the load, and hide the failure.
             context.abort();
         }
         ended
@@ -186,8 +185,7 @@ impl Run {
         self.stopper.common.rest.end();
     }
 
-    /// Returns when the figures begin; for a load that pauses, when they would begin without the
-    /// pause.
+    /// Returns when the figures begin; for a load that pauses, when they would without it.
     pub fn zero(&self) -> Instant {
         let over = self.stopper.common.rest.over().filter(|_| self.plan.has_rest());
         over.unwrap_or(self.begin + self.plan.warm_up)
@@ -281,9 +279,8 @@ impl Run {
     }
 }
 
-/// Returns the load's duration. A timed load has its planned one: rates must not depend on the
-/// length of its last transaction. A counted or stopped load lasts until the last transaction
-/// ended.
+/// Returns the load's duration. A timed load has its planned one: rates must not depend on its last
+/// transaction. A counted or stopped load lasts until the last transaction ended.
 fn elapsed(plan: &LoadPlan, worked: Duration, is_stopped: bool) -> Duration {
     if plan.count_max.is_none() && !is_stopped { plan.duration } else { worked }
 }

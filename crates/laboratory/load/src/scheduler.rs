@@ -58,8 +58,7 @@ impl Scheduler {
             && self.goes_on(client_pool).is_none()
     }
 
-    /// Returns when the next request of a resting client is due before the end, with session
-    /// arrivals.
+    /// Returns when a resting client's next request is due before the end (session arrivals).
     fn goes_on(&self, client_pool: &ClientPool) -> Option<Instant> {
         let due = client_pool.next_to_go_on();
         due.filter(|due| *due < self.clock.end)
@@ -355,8 +354,7 @@ struct RestState {
 }
 
 impl Rest {
-    /// Waits, with no transaction in progress, until the pause is over. Returns the end of the
-    /// pause, the same for all.
+    /// Waits, with no transaction in progress, for the end of the pause, the same for all.
     pub(crate) fn wait_until_over(&self) -> Instant {
         let mut state = self.lock();
         state.waiting += 1;

@@ -63,8 +63,7 @@ pub(crate) struct LoadWorker {
     recorder: ThreadRecorder,
     /// Whether the pause between warm-up and figures is still to come.
     rests: bool,
-    /// Whether the load is ending: no transaction begins; those in progress end, at the latest by
-    /// their timeouts.
+    /// Whether the load is ending: no transaction begins; current ones end or time out.
     is_ending: bool,
     /// When transactions in progress are given up after a stop.
     abandons_at: Option<Instant>,
@@ -140,8 +139,7 @@ impl LoadWorker {
         Ok(self.recorder)
     }
 
-    /// Handles the time: ends seconds, begins the figures, and notes that the last transaction has
-    /// begun.
+    /// Ends seconds, begins the figures, and notes that the last transaction has begun.
     fn look_at_clock(&mut self, now: Instant) {
         self.recorder.set_open(self.slots.len() as u64);
         if self.rests && !self.context.common.is_stopped() {

@@ -60,8 +60,7 @@ impl Plot {
         head.into_iter().chain(bars.legend.iter().map(|words| ("tick", words.as_str()))).collect()
     }
 
-    /// Returns the panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with
-    /// `id`.
+    /// Returns the panels for a page with [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
     pub(crate) fn inline(&self, id: &str) -> Vec<MarkupElement> {
         let panels = self.panels().into_iter().zip(1..);
         let svg = |((shapes, height), number): ((Vec<MarkupElement>, f64), usize)| {
@@ -157,8 +156,7 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) look: SeriesLook,
-    /// End of the bar, and the least and the greatest sample; if missing, the texts give the
-    /// reason.
+    /// End of the bar, least and greatest sample; if missing, the texts give the reason.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
     pub(crate) beside: String,

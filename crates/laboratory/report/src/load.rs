@@ -161,8 +161,7 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     blocks
 }
 
-/// Draws a figure per part of a transaction; a part with the figures of the whole shares its
-/// heading.
+/// Draws a figure per part of a transaction; a part like the whole shares its heading.
 fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
     let [parts @ .., whole] = &PARTS;
     let (same, own): (Vec<&TransactionPart>, Vec<&TransactionPart>) = parts

@@ -320,8 +320,7 @@ fn known<const N: usize>(rows: [(&str, Option<bool>, [&str; 2]); N]) -> Vec<Repo
     rows.into_iter().filter_map(fact).collect()
 }
 
-/// Returns the result of each kind of client, a line each: columns would be wider than most
-/// terminals.
+/// Returns each kind of client's result, a line each: columns would not fit most terminals.
 fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
     let fact = |client: &ClientReport| {
         let text = match &client.trouble {

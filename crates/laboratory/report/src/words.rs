@@ -1,5 +1,4 @@
-//! Formats words of a report: lists, titles, command lines for a shell, and sanitized text of
-//! records.
+//! Formats words: lists, titles, command lines for a shell, and sanitized text of records.
 
 use measure::quantity::RoundedCount;
 use wire::text::is_control;

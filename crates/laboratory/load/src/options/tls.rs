@@ -1,5 +1,4 @@
-//! Reads the TLS offer of clients: kinds, versions, suites, groups and signatures that fit
-//! together.
+//! Reads the TLS offer of clients: kinds, versions, suites, groups and signatures that fit.
 
 use options::Field;
 use sys::process;
@@ -91,8 +90,7 @@ impl Reach {
         Self { tls12: versions != Versions::Tls13, tls13: versions != Versions::Tls12 }
     }
 
-    /// Computes the reach; a kind whose version is not offered has been refused, and has no effect
-    /// here.
+    /// Computes the reach; a kind without its version has been refused, and has no effect here.
     fn of(handshakes: &[Handshake], versions: Versions) -> Self {
         let all = Self::of_versions(versions);
         let of_kind = |kind: &Handshake| match kind {

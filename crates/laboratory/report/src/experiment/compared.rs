@@ -201,8 +201,7 @@ fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
     Some((loss(effect.value), interval))
 }
 
-/// Draws the losses of the second against the first, in percent; `None` if there is nothing to
-/// compare.
+/// Draws the second's losses against the first, in percent; `None` without anything to compare.
 fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;

@@ -326,8 +326,7 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     courses
 }
 
-/// Draws courses as small multiples: for each part of a course a chart with a panel per
-/// configuration.
+/// Draws courses as small multiples: a chart per part of a course, a panel per configuration.
 pub(crate) fn multiples(study: &Study<'_>) -> Vec<Chart> {
     let courses = courses(study);
     let parts = courses.iter().map(|(_, chart)| chart.panels.len()).max().unwrap_or(0);

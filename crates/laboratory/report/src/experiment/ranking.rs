@@ -20,8 +20,7 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{digits, joined, listed, percentage};
 
-/// Maximum of scenarios in a headline, as a page about one question may ask it in two scenarios;
-/// with more, the first one is the headline.
+/// Maximum of scenarios in a headline, as a question may have two; else the first is the headline.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
 
 #[derive(Clone, Debug, Default)]
@@ -223,8 +222,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the established differences of a scenario's main metric; targets with the same
-    /// verdict share a sentence.
+    /// Returns established differences of a main metric; targets with one verdict share a sentence.
     pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
         let lines = self.lines.iter().filter(|it| it.anchor == anchor && it.weight == Weight::Main);
         let differing = lines.filter(|it| it.verdict.is_difference());
@@ -382,8 +380,7 @@ impl Ranking {
         lists.collect()
     }
 
-    /// Merges lines about the same metric of the same scenario into one item, with a part per
-    /// target.
+    /// Merges lines about one metric of a scenario into one item, with a part per target.
     fn items(&self, is_listed: fn(Weight) -> bool) -> Vec<ListItem> {
         let mut items: Vec<ListItem> = Vec::new();
         let lines = self.lines.iter();
@@ -408,8 +405,7 @@ impl Ranking {
 }
 
 impl RankingLine {
-    /// Describes comparisons of one verdict: one with its interval, several by the range of their
-    /// values.
+    /// Describes comparisons of one verdict: one with its interval, several by their range.
     fn words(&self) -> String {
         let sign = self.verdict.sign();
         let alone = match self.weight {

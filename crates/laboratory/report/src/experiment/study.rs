@@ -214,8 +214,7 @@ impl<'e> Study<'e> {
         self.main().is_some_and(|main| READ_OFFS.contains(&main))
     }
 
-    /// Reports whether the values of the last factor are numbers, so that plots are lines over
-    /// them.
+    /// Reports whether the last factor's values are numbers, so that plots are lines.
     pub(crate) fn is_numeric(&self) -> bool {
         self.scenario.factors.last().is_some_and(|factor| {
             let numbers = factor.values.iter().filter(|value| value.number.is_some());
@@ -345,8 +344,7 @@ impl StudyEntry<'_> {
         Spread::of(&steps.collect::<Vec<_>>()).map(|it| it.median)
     }
 
-    /// Returns the median of a metric, with one step of the ramp if it was read from one: `1661 ±12
-    /// %`.
+    /// Returns a metric's median, with one step of the ramp that it was read from: `1661 ±12 %`.
     pub(crate) fn median(&self, metric: Metric) -> Option<String> {
         let median = metric.number(self.spread(metric)?.median);
         Some(match self.step(metric) {

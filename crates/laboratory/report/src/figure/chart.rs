@@ -213,7 +213,7 @@ impl Axis {
         Self { names, ..axis }
     }
 
-    /// Makes an axis for durations: logarithmic if they lie far apart.
+    /// Margin at both ends, as a share of the distance between two places.
     pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::amounts(title, AxisUnit::Duration, values)
     }

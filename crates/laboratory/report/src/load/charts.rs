@@ -103,8 +103,7 @@ fn panel(y: Axis, lines: &[RoughLine]) -> Panel {
     Panel::new(y, lines.iter().flat_map(series).collect())
 }
 
-/// Draws a line as it is, or dotted behind its moving average; behind both, the range of merged
-/// samples.
+/// Draws a line, dotted behind its moving average; behind both, the range of merged samples.
 fn series(line: &RoughLine) -> Vec<Series> {
     let points = |samples: &[SeriesSample]| -> Vec<(f64, f64)> {
         samples.iter().map(|sample| (sample.at_s, sample.value)).collect()
