@@ -39,12 +39,11 @@ enum ArrivalSource {
 }
 
 impl ArrivalSchedule {
-    /// Makes the schedule of thread number `thread` of `threads`; each instant brings this many
-    /// transactions. The warm-up runs at the rate with which the first stretch begins. Closed load
-    /// has no planned instants: the schedule is empty.
+    /// Makes the schedule of thread `thread` of `threads`; each instant brings this many
+    /// transactions. The warm-up has the first rate of the first stretch. The schedule of a closed
+    /// load is empty, because it has no planned instants.
     ///
     /// # Panics
-    ///
     /// Panics if there is no such thread.
     pub fn new(
         arrival: &ArrivalModel,

@@ -164,8 +164,8 @@ impl Bounds {
     }
 }
 
-/// Share of the offered load below which a server's rate ends the overload, so that its peak is
-/// visible.
+/// Share of the offered rate that the server must fall below before the search stops overloading
+/// it, so that its peak is visible.
 const FOLLOWS_MIN: f64 = 0.8;
 
 /// Reports whether a rate is beyond all rates to be read off.

@@ -1,7 +1,6 @@
 //! Carries the bytes of a connection, through TLS or unchanged.
 //!
-//! Handles the library's connection and the bytes that wait to be sent. The socket is the caller's
-//! task.
+//! Handles the library's connection and unsent bytes. The socket is the caller's task.
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -15,7 +15,7 @@ use crate::plan::{LoadPlan, PlannedRequest};
 #[derive(Debug)]
 pub(crate) struct RequestMixture {
     requests: Vec<RequestBytes>,
-    /// By request, the sum of its weight and of those before it.
+    /// Sum, for each request, of its weight and of those before it.
     ends: Vec<u64>,
     chance: SplitMix,
 }

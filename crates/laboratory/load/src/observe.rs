@@ -140,7 +140,7 @@ pub enum ObserveFault {
     /// The first bytes were not TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
-    /// The server could not decrypt our hello: the public name's answer (RFC 9849, section 6.1.6).
+    /// The server rejected ECH and answered for the public name (RFC 9849, section 6.1.6).
     #[error("the server rejected the encrypted hello")]
     EchRejected {
         /// Newer configurations that the server sent.
@@ -509,9 +509,9 @@ pub struct TrustedRoots {
 pub enum Path {
     /// The chain leads to a root.
     Trusted,
-    /// No issuer of its certificates is a root.
+    /// No issuer of the chain's certificates is a root.
     UnknownIssuer,
-    /// The chain leads to a root, and a part of it was not valid at that time.
+    /// The chain leads to a root, but a part of it was not valid at that time.
     NotInTime,
     /// The search for a path would cost too much.
     TooLong,

@@ -31,7 +31,7 @@ pub struct Run {
     stopper: Stopper,
     /// Seconds that not every thread has reported.
     parts: BTreeMap<u64, SecondTally>,
-    /// By thread, the first second not yet reported; `None` if the thread has ended.
+    /// First second that each thread has not reported; `None` if the thread has ended.
     reported: Vec<Option<u64>>,
     seconds: Vec<Second>,
     /// Unreported attempts of seconds that were over when they were counted.

@@ -354,7 +354,7 @@ struct RestState {
 }
 
 impl Rest {
-    /// Waits, with no transaction in progress, for the end of the pause, the same for all.
+    /// Waits for the end of the pause, without a transaction in progress; returns that instant.
     pub(crate) fn wait_until_over(&self) -> Instant {
         let mut state = self.lock();
         state.waiting += 1;

@@ -213,7 +213,7 @@ pub(crate) struct Dialler {
     tls: Option<Configurations>,
     /// Index of our last used address.
     source: usize,
-    /// By client, the index of its address among the server's.
+    /// Index of each client's address among the server's.
     places: Vec<usize>,
 }
 
@@ -261,8 +261,8 @@ impl Dialler {
         needs && self.tls.as_ref().is_some_and(|tls| !has(tls))
     }
 
-    /// Handles a client's failed connection. A TLS 1.3 session is offered once (RFC 8446, appendix
-    /// C.4): if it went with the connection, the client begins anew.
+    /// Handles a failed connection. A TLS 1.3 session is offered once (RFC 8446, appendix C.4): if
+    /// it went with the connection, the server owes no other, and the client begins anew.
     pub(crate) fn begin_anew_if_bereft(&self, client_pool: &mut ClientPool, client: u32) {
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         if !self.tls.as_ref().is_some_and(has) {

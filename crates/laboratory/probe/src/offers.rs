@@ -171,7 +171,7 @@ impl Visit<'_> {
         Ok(seen)
     }
 
-    /// Makes a connection that sends this request.
+    /// Makes a connection with this conversation, to its end.
     pub(crate) fn converse_so(
         &self,
         reach: &ReachedAddress<'_>,

@@ -42,7 +42,7 @@ const VERSIONS: [(&str, &str); 3] =
 /// Groups that the program offers by default.
 const USUAL_GROUPS: [&str; 5] = ["x25519", "secp256r1", "x448", "secp521r1", "secp384r1"];
 
-/// One of the program's connections, as read from the server's bytes.
+/// A connection of the program, as read from the server's bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CarriedHandshake {
     pub(crate) choice: HelloChoice,

@@ -89,7 +89,7 @@ fn code_line(line: &str) -> MarkupElement {
     })
 }
 
-/// Maximum items of a group other than the main one that is not folded, favourable or not.
+/// Maximum items of an unfolded group, favourable or not; the main one is never folded.
 const ITEMS_MAX: usize = 6;
 
 fn section(section: &ReportSection) -> Option<MarkupElement> {

@@ -74,7 +74,7 @@ fn warnings_stand_before_the_numbers() {
     let place = |text: &str| page.find(text).unwrap();
     assert!(place("threads were busy for 93\u{a0}%") < place("r1-rate"));
     assert!(place("give it more threads") < place("r1-rate"));
-    // The page of several records has cards before the comparison.
+    // Warnings of several records stand before the comparison.
     let page = html(&[made::keep_alive(), made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
     assert!(place("threads were busy for 93\u{a0}%") < place("Runs side by side"));

@@ -128,7 +128,7 @@ pub fn unfinished(messages: &[u8]) -> Option<(u8, usize)> {
     Some((*kind, u32::from_be_bytes([0, *a, *b, *c]) as usize))
 }
 
-/// Reads the visible part of TLS 1.2: plaintext handshake messages, and lengths.
+/// Reads the visible part of TLS 1.2: the handshake up to ChangeCipherSpec, and lengths.
 pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
         Some(name) if name.contains("CHACHA20") => 16,

@@ -153,8 +153,7 @@ fn is_tls13_alone(group: Group) -> bool {
     group == Group::X25519MlKem768
 }
 
-/// Reports whether TLS 1.3 allows a scheme: PKCS#1 v1.5 signs certificates there, but no handshake
-/// (RFC 8446, section 4.2.3).
+/// TLS 1.3 allows PKCS#1 v1.5 in certificates, but not in handshakes (RFC 8446, section 4.2.3).
 fn signs_in_tls13(signature: Signature) -> bool {
     !matches!(signature, Signature::RsaPkcs256 | Signature::RsaPkcs384 | Signature::RsaPkcs512)
 }

@@ -171,9 +171,8 @@ fn plan(
     })
 }
 
-/// Returns the order of free clients. Open load without a number of clients has more than
-/// necessary, so that there are enough: not all of them should begin sessions. If kinds are mixed,
-/// each client has one, and all participate.
+/// Returns the order of free clients. Open load by default has spare clients, so that not all of
+/// them begin sessions. If kinds are mixed, each client has one, and all participate.
 fn selection(
     load: &WrittenLoad<'_>,
     arrival: &ArrivalModel,

@@ -253,7 +253,7 @@ fn is_token(text: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     pub limit: CapacityLimit,
-    /// Share of the distance between the deciding rates at which the search ends.
+    /// Relative distance of the rates that broke and kept the limit at which the search ends.
     pub precision: f64,
     /// First rate, in transactions a second.
     pub first_per_s: f64,

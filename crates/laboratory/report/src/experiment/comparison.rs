@@ -24,12 +24,12 @@ pub(crate) enum ComparisonVerdict {
     Equal,
     /// The interval contains both zero and a difference that matters.
     NotKnown,
-    /// Both lie within one step of the ramp, however often they are measured.
+    /// The two lie within one step of the ramp, however often they are measured.
     WithinStep,
     Worse,
     /// The metric depends on the machine that loaded the server.
     LoadLimited,
-    /// A difference cannot be told from noise.
+    /// A difference cannot be distinguished from noise.
     TooFewRounds,
     /// The two do different work, and are not ranked.
     OtherWork,
@@ -128,7 +128,7 @@ fn is_equal(metric: Metric, effect: &Effect) -> bool {
     let margin = match effect.scale {
         EffectScale::Ratio => EQUAL_WITHIN,
         EffectScale::Difference if metric.is_share() => EQUAL_WITHIN_POINTS,
-        // One of the figures was 0 in a round.
+        // A figure was 0 in a round.
         EffectScale::Difference => EQUAL_WITHIN * effect.means.1.abs(),
     };
     effect.reach().is_some_and(|(possible, _)| possible <= margin)

@@ -20,7 +20,7 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{digits, joined, listed, percentage};
 
-/// Maximum of scenarios in a headline, as a question may have two; else the first is the headline.
+/// Maximum of scenarios in a headline, as one question may need two; of more, only the first.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
 
 #[derive(Clone, Debug, Default)]

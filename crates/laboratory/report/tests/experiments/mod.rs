@@ -38,7 +38,7 @@ pub(crate) fn unmeasured() -> Experiment {
     Experiment::parse(&format!("{first}\n")).expect("it is the beginning")
 }
 
-/// Returns names, titles and reasons that try to inject markup or commands.
+/// Makes an experiment whose names, titles and reasons try to inject markup or commands.
 pub(crate) fn hostile() -> Experiment {
     let bad = "</td><script>alert(1)</script>\u{1b}[2J\u{202e}\"'";
     let mut experiment = whole();

@@ -197,7 +197,7 @@ pub(crate) fn plain_ramp() -> LoadRecord {
     LoadRecord { steps: Vec::new(), capacity: None, ..ramp() }
 }
 
-/// Makes impossible numbers: none, infinite, or as great as can be.
+/// Makes a record of impossible numbers: none, infinite, or as great as can be.
 pub(crate) fn broken() -> LoadRecord {
     let mut record = ramp();
     record.host.load_average = f64::NAN;
