@@ -97,8 +97,8 @@ const SHORTEST: Duration = Duration::from_nanos(1);
 /// Maximum of a key, because longer times are typing errors: a week.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// Maximum of clients, because clients and connections have tables in memory, and a host has about
-/// as many ports for one address and server.
+/// Maximum of clients, because clients and connections have tables in memory, and a host has a
+/// limited number of ports for each address and server.
 const CLIENTS_MAX: u64 = 1_000_000;
 
 /// Keys that make open load.
