@@ -20,7 +20,7 @@ use std::time::Duration;
 use std::{env, io, process, thread};
 
 use load::speed::{self, SEAL_BYTES, SpeedRows};
-use measure::record::{Host, HostFact, HostReport, Speed};
+use measure::record::{Host, HostFact, HostReport, OperationSpeed};
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
 use crate::process::{GuardedChild, first_lines};
@@ -86,7 +86,7 @@ pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
 }
 
 /// On a thread of its own, which alone is pinned.
-fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<Speed> {
+fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<OperationSpeed> {
     let measure = move || {
         // Where it may not be pinned, it is as fast, and only less steady.
         let _ = pin_current_thread(cpu);
@@ -169,7 +169,7 @@ fn unmeasured(why: impl Display, remedy: Option<&str>) -> HostFact {
 }
 
 /// Rows of `openssl speed`, each for `seconds`, on that CPU.
-fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, HostFact> {
+fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<OperationSpeed>, HostFact> {
     let program = located().ok_or_else(|| {
         let remedy = "`apt-get install openssl`, to compare with it";
         unmeasured("there is no program `openssl`", Some(remedy))
@@ -265,8 +265,14 @@ fn library(said: &str) -> String {
     words.join(" ")
 }
 
-fn speed(library: &str, operation: &str, name: &str, size: Option<u32>, per_s: f64) -> Speed {
-    Speed {
+fn speed(
+    library: &str,
+    operation: &str,
+    name: &str,
+    size: Option<u32>,
+    per_s: f64,
+) -> OperationSpeed {
+    OperationSpeed {
         library: library.to_owned(),
         operation: operation.to_owned(),
         algorithm: name.to_owned(),
@@ -277,7 +283,7 @@ fn speed(library: &str, operation: &str, name: &str, size: Option<u32>, per_s: f
 
 /// `+F2:2:2048:3904.1:61745.5` is RSA, `+F4:3:256:…` ECDSA, `+F5:22:253:32117.2:0.00003` ECDH,
 /// `+F6:0:253:Ed25519:…` EdDSA; each with operations a second.
-fn of_keys(said: &str, library: &str) -> Vec<Speed> {
+fn of_keys(said: &str, library: &str) -> Vec<OperationSpeed> {
     let rows = said.lines().flat_map(|line| {
         let fields: Vec<&str> = line.trim().split(':').collect();
         let number = |index: usize| fields.get(index).and_then(|field| field.parse().ok());

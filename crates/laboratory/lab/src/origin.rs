@@ -29,7 +29,7 @@ use wire::address::{Address, UnixName};
 
 use crate::fault::{Exit, LabFault, LabResult};
 pub(crate) use connection::Totals;
-use worker::{Ballast, OriginWorker};
+use worker::{BusyWork, OriginWorker};
 
 #[derive(Clone, Debug)]
 pub(crate) struct OriginOptions {
@@ -126,7 +126,7 @@ impl BoundOrigin {
         for (index, listeners) in self.listeners.drain(..).enumerate() {
             let OriginOptions { idle_timeout, warn, burn, .. } = self.options;
             let mut worker = OriginWorker::new(listeners, &end, idle_timeout, warn)?;
-            worker.ballast = burn.map(Ballast::new);
+            worker.busy_work = burn.map(BusyWork::new);
             let cpu = pick(&self.options.cpus, index);
             threads.push(start(index, cpu, worker, shared.clone())?);
         }

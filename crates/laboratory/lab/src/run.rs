@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use measure::experiment::{
-    self, Configuration, Ended, Experiment, FailedRepeat, FailureKind, Measurement, RunEvent,
+    self, Configuration, Experiment, FailedRepeat, FailureKind, Measurement, RunEnd, RunEvent,
     Scenario,
 };
 use measure::random::SplitMix;
@@ -35,21 +35,21 @@ use crate::load::destination::RecordDate;
 use crate::targets::certificates::TargetCertificates;
 use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
-use journal::{Journal, RunProgress};
+use journal::{RunJournal, RunProgress};
 use measurement::verdict::MeasurementFailure;
 use measurement::{Bench, MeasuredSubject};
-use needs::{Means, ResolvedTarget};
-use scenario::expansion::Expanded;
-use scenario::settings::Planned;
+use needs::{ResolvedTarget, RunResources};
+use scenario::expansion::ExpandedScenario;
+use scenario::settings::PlannedConfiguration;
 
 /// A configuration is given up after this number of failures in a row.
 const FAILURES_MAX: u32 = 2;
 
 pub(crate) struct ExperimentRun<'a> {
     pub(crate) plan: &'a experiment::ExperimentPlan,
-    pub(crate) scenarios: &'a [Expanded],
+    pub(crate) scenarios: &'a [ExpandedScenario],
     pub(crate) resolved: &'a [ResolvedTarget],
-    pub(crate) means: Means,
+    pub(crate) resources: RunResources,
     /// The folder of the run: programs read and write there.
     pub(crate) folder: &'a Path,
     pub(crate) cancel: &'a dyn Cancel,
@@ -121,14 +121,14 @@ impl RecordedPast {
         done
     }
 
-    fn done(&self, planned: &Planned) -> DoneRepeat {
+    fn done(&self, planned: &PlannedConfiguration) -> DoneRepeat {
         let key = (planned.scenario.clone(), planned.configuration.key.clone());
         self.0.get(&key).cloned().unwrap_or_default()
     }
 
     /// Whether the targets at one choice of values need no more rounds, each compared with the
     /// first of them. One alone is compared with itself at its level: its own interval counts.
-    fn has_enough(&self, scenario: &Scenario, targets: &[&Planned]) -> bool {
+    fn has_enough(&self, scenario: &Scenario, targets: &[&PlannedConfiguration]) -> bool {
         let (Some(rule), Some(metric)) = (scenario.until, scenario.metrics.first()) else {
             return false;
         };
@@ -154,7 +154,7 @@ impl ExperimentRun<'_> {
     /// # Errors
     /// The record cannot be written, or certificates or the origin cannot be made; what was
     /// measured until then is in the record.
-    pub(crate) fn run(&self, journal: &mut Journal, past: RecordedPast) -> LabResult<RunTally> {
+    pub(crate) fn run(&self, journal: &mut RunJournal, past: RecordedPast) -> LabResult<RunTally> {
         let certificates = TargetCertificates::new(self.folder);
         let certificates = certificates.map_err(|fault| LabFault::failed(fault, ""))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
@@ -177,18 +177,21 @@ impl ExperimentRun<'_> {
         }
         let at = now();
         let past = running.past;
-        journal.append(&RunEvent::Ended(Ended { at, is_complete }))?;
+        journal.append(&RunEvent::Ended(RunEnd { at, is_complete }))?;
         Ok(self.tally(&past, is_complete))
     }
 
     /// Configurations that can be measured on this host.
-    fn open<'e>(&'e self, expanded: &'e Expanded) -> impl Iterator<Item = &'e Planned> {
-        let is_open = |planned: &&Planned| {
+    fn open<'e>(
+        &'e self,
+        expanded: &'e ExpandedScenario,
+    ) -> impl Iterator<Item = &'e PlannedConfiguration> {
+        let is_open = |planned: &&PlannedConfiguration| {
             let has = |name| self.program_of(name).is_some();
             has(&planned.server)
                 && planned.load.program.as_deref().is_none_or(has)
                 && planned.origin.as_deref().is_none_or(has)
-                && self.means.lack(planned).is_none()
+                && self.resources.lack(planned).is_none()
         };
         expanded.supported().filter(is_open)
     }
@@ -211,7 +214,7 @@ impl ExperimentRun<'_> {
     fn tally(&self, past: &RecordedPast, is_complete: bool) -> RunTally {
         let mut tally = RunTally { is_complete, ..RunTally::default() };
         let scenarios = self.scenarios.iter();
-        for planned in scenarios.flat_map(Expanded::supported) {
+        for planned in scenarios.flat_map(ExpandedScenario::supported) {
             let measurements = past.done(planned).measurements;
             tally.measured += usize::from(measurements > 0);
             tally.lacking += usize::from(measurements < planned.repeats);
@@ -223,18 +226,18 @@ impl ExperimentRun<'_> {
 struct RunInProgress<'r, 'a, 'b> {
     run: &'r ExperimentRun<'a>,
     bench: Bench<'b>,
-    journal: &'r mut Journal,
+    journal: &'r mut RunJournal,
     past: RecordedPast,
     progress: RunProgress,
 }
 
 impl RunInProgress<'_, '_, '_> {
     /// Reports and records once what this host has too little for.
-    fn record_unsupported(&mut self, expanded: &Expanded) -> LabResult<()> {
-        let ExperimentRun { console, means, .. } = *self.run;
+    fn record_unsupported(&mut self, expanded: &ExpandedScenario) -> LabResult<()> {
+        let ExperimentRun { console, resources, .. } = *self.run;
         let mut wanted = expanded.supported();
-        if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
-            let (name, cpus) = (&planned.scenario, means.cpus);
+        if let Some(planned) = wanted.find(|planned| resources.must_share(planned)) {
+            let (name, cpus) = (&planned.scenario, resources.cpus);
             let workers = planned.spec.workers;
             console.advise(
                 format_args!(
@@ -245,7 +248,7 @@ impl RunInProgress<'_, '_, '_> {
         }
         let mut reported = BTreeSet::new();
         for planned in expanded.supported() {
-            let Some((why, hint)) = means.lack(planned) else {
+            let Some((why, hint)) = resources.lack(planned) else {
                 continue;
             };
             if reported.insert((why.clone(), hint.clone())) {
@@ -260,7 +263,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether it came to the end of the scenario.
-    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> LabResult<bool> {
+    fn measure_all(&mut self, index: usize, expanded: &ExpandedScenario) -> LabResult<bool> {
         let run = self.run;
         let scenario = &expanded.scenario;
         let mut open: Vec<_> = run.open(expanded).collect();
@@ -288,8 +291,12 @@ impl RunInProgress<'_, '_, '_> {
 
     /// The configurations among these whose intervals are to become narrower. Targets at the same
     /// values go on together, since the rounds of one are compared with those of the other.
-    fn with_more_rounds<'p>(&self, scenario: &Scenario, open: &[&'p Planned]) -> Vec<&'p Planned> {
-        let mut choices: BTreeMap<_, Vec<&Planned>> = BTreeMap::new();
+    fn with_more_rounds<'p>(
+        &self,
+        scenario: &Scenario,
+        open: &[&'p PlannedConfiguration],
+    ) -> Vec<&'p PlannedConfiguration> {
+        let mut choices: BTreeMap<_, Vec<&PlannedConfiguration>> = BTreeMap::new();
         for planned in open {
             if self.past.done(planned).failures < FAILURES_MAX {
                 choices.entry(&planned.configuration.values).or_default().push(planned);
@@ -311,7 +318,12 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether the run goes on.
-    fn measure(&mut self, planned: &Planned, repeat: u32, scenario: &Scenario) -> LabResult<bool> {
+    fn measure(
+        &mut self,
+        planned: &PlannedConfiguration,
+        repeat: u32,
+        scenario: &Scenario,
+    ) -> LabResult<bool> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
         };
@@ -351,7 +363,7 @@ impl RunInProgress<'_, '_, '_> {
 
     fn record_failure(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedConfiguration,
         repeat: u32,
         kind: FailureKind,
         why: &str,

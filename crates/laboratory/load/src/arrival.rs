@@ -19,7 +19,7 @@ use crate::plan::{ArrivalModel, Spacing, Stretch};
 /// and together they are one of the whole rate.
 #[derive(Clone, Debug)]
 pub struct ArrivalSchedule {
-    course: Course,
+    curve: ArrivalCurve,
     source: ArrivalSource,
 }
 
@@ -68,7 +68,7 @@ impl ArrivalSchedule {
                 ArrivalSource::poisson(mean, SplitMix::of_thread(seed, thread))
             }
         };
-        Self { course: Course::new(stretches, warm_up, duration), source }
+        Self { curve: ArrivalCurve::new(stretches, warm_up, duration), source }
     }
 }
 
@@ -77,7 +77,7 @@ impl Iterator for ArrivalSchedule {
 
     fn next(&mut self) -> Option<Duration> {
         let number = self.source.next();
-        self.course.instant(number).map(Duration::from_nanos)
+        self.curve.instant(number).map(Duration::from_nanos)
     }
 }
 
@@ -105,8 +105,8 @@ impl ArrivalSource {
 
 /// Number of transactions due at a time: the integral of the rate, and its inverse.
 #[derive(Clone, Debug)]
-struct Course {
-    legs: Vec<Leg>,
+struct ArrivalCurve {
+    legs: Vec<CurveSegment>,
     /// Leg of the last answer; arguments only rise.
     at: usize,
     end_ns: u64,
@@ -114,7 +114,7 @@ struct Course {
 
 /// A stretch with its position.
 #[derive(Clone, Copy, Debug)]
-struct Leg {
+struct CurveSegment {
     start_ns: u64,
     from_per_s: f64,
     /// Rise of the rate in a second, per second.
@@ -125,14 +125,14 @@ struct Leg {
     count: f64,
 }
 
-impl Course {
+impl ArrivalCurve {
     fn new(stretches: &[Stretch], warm_up: Duration, duration: Duration) -> Self {
         let first_per_s = stretches.first().map_or(0.0, |first| first.from_per_s);
         let warm = Stretch { length: warm_up, from_per_s: first_per_s, to_per_s: first_per_s };
         let mut legs = Vec::with_capacity(stretches.len() + 1);
         let (mut start, mut before) = (Duration::ZERO, 0.0);
         for stretch in std::iter::once(&warm).chain(stretches) {
-            let leg = Leg::new(stretch, start, before);
+            let leg = CurveSegment::new(stretch, start, before);
             start += stretch.length;
             before += leg.count;
             legs.push(leg);
@@ -154,7 +154,7 @@ impl Course {
     }
 }
 
-impl Leg {
+impl CurveSegment {
     fn new(stretch: &Stretch, start: Duration, before: f64) -> Self {
         let length_s = stretch.length.as_secs_f64();
         let slope = match length_s {
@@ -369,12 +369,12 @@ mod tests {
             one in any_stretch(),
             share in 0.0..1.0f64,
         ) {
-            let mut course = Course::new(&[one], Duration::ZERO, one.length);
-            let total = course.legs[1].count;
+            let mut curve = ArrivalCurve::new(&[one], Duration::ZERO, one.length);
+            let total = curve.legs[1].count;
             let number = total * share;
-            if let Some(ns) = course.instant(number) {
+            if let Some(ns) = curve.instant(number) {
                 let t = ns as f64 / 1e9;
-                let leg = course.legs[1];
+                let leg = curve.legs[1];
                 let due = leg.from_per_s * t + leg.slope * t * t / 2.0;
                 let rate_max = one.from_per_s.max(one.to_per_s);
                 prop_assert!((due - number).abs() <= rate_max * 1e-9 + number * 1e-12);

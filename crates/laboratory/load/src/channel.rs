@@ -12,7 +12,7 @@ use rustls::{
 };
 use rustls_pki_types::ServerName;
 use wire::certificate_chain::ChainFault;
-use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
+use wire::starttls::{Dialect, Dialog, DialogAction, HostNames, Output};
 
 use crate::ech::retry_configurations;
 use crate::failure::TransactionFailure;
@@ -31,7 +31,7 @@ enum Layer {
 pub(crate) struct ClientChannel {
     layer: Layer,
     /// Dialogue before TLS, until the server has agreed to it.
-    opening: Option<Box<Opening>>,
+    opening: Option<Box<TlsOpening>>,
     /// Bytes to send before anything else of the layer: a PROXY header, plain bytes, or those for
     /// which the socket had no room.
     pending: Vec<u8>,
@@ -42,14 +42,14 @@ pub(crate) struct ClientChannel {
 
 /// A dialogue in plaintext that leads to TLS.
 #[derive(Debug)]
-struct Opening {
+struct TlsOpening {
     dialog: Dialog,
     /// TLS bytes written so far, to be sent behind the dialogue.
     hello: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Shaken {
+pub(crate) struct HandshakeResult {
     /// `Full` for a full handshake, else the kind of resumption.
     pub(crate) as_kind: Handshake,
     /// Whether the server requested a second hello.
@@ -99,7 +99,7 @@ impl ClientChannel {
         names: HostNames<'_>,
         preface_bytes: usize,
     ) -> Result<(), TransactionFailure> {
-        self.opening = Some(Box::new(Opening {
+        self.opening = Some(Box::new(TlsOpening {
             dialog: Dialog::asking(dialect, names),
             hello: self.pending.split_off(preface_bytes),
         }));
@@ -121,8 +121,8 @@ impl ClientChannel {
         let step = happen(&mut opening.dialog);
         self.pending.extend_from_slice(&step.to_server);
         match step.next {
-            Next::More => {}
-            Next::StartServerTls => {
+            DialogAction::More => {}
+            DialogAction::StartServerTls => {
                 self.pending.append(&mut opening.hello);
                 self.opening = None;
             }
@@ -149,9 +149,9 @@ impl ClientChannel {
     }
 
     /// Returns the result of the handshake; `None` without TLS.
-    pub(crate) fn shaken(&self) -> Option<Shaken> {
+    pub(crate) fn shaken(&self) -> Option<HandshakeResult> {
         let kind = self.session()?.handshake_kind()?;
-        Some(Shaken {
+        Some(HandshakeResult {
             as_kind: match kind {
                 HandshakeKind::Resumed => self.offered,
                 HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest => Handshake::Full,
@@ -267,7 +267,7 @@ impl ClientChannel {
         &mut self,
         fd: BorrowedFd<'_>,
         sent_bytes: &mut u64,
-    ) -> io::Result<Flushed> {
+    ) -> io::Result<FlushResult> {
         if self.is_before_tls() {
             return self.flush_pending(fd, sent_bytes);
         }
@@ -278,21 +278,25 @@ impl ClientChannel {
             return self.flush_pending(fd, sent_bytes);
         }
         let Layer::Tls(tls) = &mut self.layer else {
-            return Ok(Flushed::All);
+            return Ok(FlushResult::All);
         };
         while tls.wants_write() {
             match tls.write_tls(&mut ChannelSocket(fd)) {
                 Ok(count) => *sent_bytes += count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Flushed::Part);
+                    return Ok(FlushResult::Part);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Flushed::All)
+        Ok(FlushResult::All)
     }
 
-    fn flush_pending(&mut self, fd: BorrowedFd<'_>, sent_bytes: &mut u64) -> io::Result<Flushed> {
+    fn flush_pending(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        sent_bytes: &mut u64,
+    ) -> io::Result<FlushResult> {
         while let Some(rest) = self.pending.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match sys::socket::write(fd, rest) {
                 Ok(count) => {
@@ -300,7 +304,7 @@ impl ClientChannel {
                     *sent_bytes += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Flushed::Part);
+                    return Ok(FlushResult::Part);
                 }
                 Err(error) => return Err(error),
             }
@@ -308,12 +312,12 @@ impl ClientChannel {
         // A kept connection frees room that it used once.
         self.pending = Vec::new();
         self.sent = 0;
-        Ok(Flushed::All)
+        Ok(FlushResult::All)
     }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Flushed {
+pub(crate) enum FlushResult {
     All,
     Part,
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use measure::record::TrafficBytes;
 
-use crate::channel::{ClientChannel, Flushed};
+use crate::channel::{ClientChannel, FlushResult};
 use crate::failure::TransactionFailure;
 use crate::http::{ReplyProgress, ReplyReader};
 
@@ -34,12 +34,12 @@ pub(crate) struct ClientConnection {
     /// Whether a write found the connection reset; a read would only report its end.
     is_reset: bool,
     /// Instants at which the transaction's handshake was over, and its reply began.
-    pub(crate) marks: Marks,
+    pub(crate) marks: TransactionTimes,
 }
 
 /// Instants of the current transaction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct TransactionTimes {
     /// Instant at which the first byte of the hello was sent.
     pub(crate) hello: Option<Instant>,
     pub(crate) open: Option<Instant>,
@@ -95,7 +95,7 @@ impl ClientConnection {
             is_early: false,
             is_full: false,
             is_reset: false,
-            marks: Marks::default(),
+            marks: TransactionTimes::default(),
         }
     }
 
@@ -145,7 +145,7 @@ impl ClientConnection {
 
     /// Forgets the instants of the last transaction.
     pub(crate) fn renew(&mut self) {
-        self.marks = Marks::default();
+        self.marks = TransactionTimes::default();
     }
 
     /// Ends our stream; the server's is still read.
@@ -359,7 +359,7 @@ impl ClientConnection {
     /// reading, as the server may have sent it before.
     fn flush(&mut self, traffic: &mut TrafficBytes) {
         match self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes) {
-            Ok(flushed) => self.is_full = flushed == Flushed::Part,
+            Ok(flushed) => self.is_full = flushed == FlushResult::Part,
             Err(error) => {
                 self.is_reset |= error.kind() == io::ErrorKind::ConnectionReset;
                 self.may_read = true;

@@ -31,8 +31,8 @@ use crate::ech;
 use crate::failure::TransactionFailure;
 use crate::plan::{Handshake, PlannedTls};
 use crate::tls::{
-    Presented, ThreadSessions, TlsFault, bounded, configuration, group_name, offered, scheme_name,
-    server_name, suite_name,
+    PresentedChain, ThreadSessions, TlsFault, bounded, configuration, group_name, offered,
+    scheme_name, server_name, suite_name,
 };
 use records::Ticket;
 
@@ -48,7 +48,7 @@ pub struct ObservingClient {
     /// The TLS 1.2 session that the last connection offered.
     offered: Mutex<Option<Tls12ClientSessionValue>>,
     seen: Arc<CallbackNotes>,
-    presented: Arc<Presented>,
+    presented: Arc<PresentedChain>,
 }
 
 /// Notes of the library's callbacks about the connection in progress.
@@ -175,7 +175,7 @@ impl ObservingClient {
     pub fn new(tls: &PlannedTls) -> Result<Self, TlsFault> {
         let seen = Arc::new(CallbackNotes::default());
         let sessions = Arc::new(ThreadSessions::new(1));
-        let presented = Arc::new(Presented::with_staple());
+        let presented = Arc::new(PresentedChain::with_staple());
         let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
         let mut config = configuration(tls, kind, &sessions, &presented)?;
         let inner = Arc::clone(&config.client_auth_cert_resolver);
@@ -304,7 +304,7 @@ struct TalkInProgress<'s, S> {
     observed: Observed,
 }
 
-enum Came {
+enum StreamInput {
     Bytes,
     End,
 }
@@ -331,8 +331,8 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
                     return Err(ObserveFault::Protocol(text.to_owned()));
                 }
                 match self.receive().map_err(|error| broken(&error))? {
-                    Came::End => return Err(ObserveFault::Closed(false)),
-                    Came::Bytes => self.process()?,
+                    StreamInput::End => return Err(ObserveFault::Closed(false)),
+                    StreamInput::Bytes => self.process()?,
                 }
             }
         }
@@ -354,11 +354,11 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
         Ok(())
     }
 
-    fn receive(&mut self) -> io::Result<Came> {
+    fn receive(&mut self) -> io::Result<StreamInput> {
         let mut chunk = [0; 16 << 10];
         let count = self.stream.read(&mut chunk)?;
         if count == 0 {
-            return Ok(Came::End);
+            return Ok(StreamInput::End);
         }
         let chunk = chunk.get(..count).unwrap_or_default();
         self.received.extend_from_slice(chunk);
@@ -373,7 +373,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
                 break;
             }
         }
-        Ok(Came::Bytes)
+        Ok(StreamInput::Bytes)
     }
 
     fn process(&mut self) -> Result<(), ObserveFault> {
@@ -440,7 +440,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
             if self.received.len() > WIRE_BYTES_MAX {
                 return Ok(End::Open);
             }
-            if matches!(self.receive()?, Came::End) {
+            if matches!(self.receive()?, StreamInput::End) {
                 return Ok(End::Truncated);
             }
         }

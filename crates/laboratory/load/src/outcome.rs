@@ -8,8 +8,9 @@ use measure::capacity::RatePoint;
 use measure::choice::RecordedEch;
 use measure::quantity::{Nanoseconds, RoundedCount, nanoseconds};
 use measure::record::{
-    self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadThread, PlanStep, PlannedRate,
-    RecordedTarget, RequestResult, RunEnding, RunWarning, Second, Tool, TransactionCounts,
+    self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadSecond, LoadThread, PlanStep,
+    PlannedRate, RecordedTarget, RecordingTool, RequestResult, RunEnding, RunWarning,
+    TransactionCounts,
 };
 
 use crate::ech::EchOption;
@@ -32,7 +33,7 @@ pub struct LoadOutcome {
     /// Busy share of the busiest thread's time, 0 to 1, in the busiest run of a series.
     pub busiest: f64,
     pub(crate) tally: LoadTally,
-    pub(crate) seconds: Vec<Second>,
+    pub(crate) seconds: Vec<LoadSecond>,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) threads: Vec<LoadThread>,
 }
@@ -86,7 +87,8 @@ impl LoadOutcome {
         });
         self.busiest = self.busiest.max(next.busiest);
         let seconds = without_rest(next.seconds, length).into_iter();
-        self.seconds.extend(seconds.map(|second| Second { at_s: first + second.at_s, ..second }));
+        self.seconds
+            .extend(seconds.map(|second| LoadSecond { at_s: first + second.at_s, ..second }));
         self.until_last_success = self.elapsed + next.until_last_success;
         self.elapsed += next.elapsed;
         self.ending = next.ending;
@@ -113,7 +115,7 @@ impl LoadOutcome {
             warnings(plan, &self.tally, (self.busiest, frame.stood_still), capacity.is_some());
         LoadRecord {
             format: FORMAT,
-            tool: Tool {
+            tool: RecordingTool {
                 name: "lariat-lab".to_owned(),
                 version: frame.version,
                 tls: tls_library(),
@@ -258,7 +260,7 @@ pub fn tls_library() -> String {
 
 /// Returns the seconds in which transactions were begun. Later ends count in the last one: the time
 /// between two runs of a series belongs to neither.
-fn without_rest(mut seconds: Vec<Second>, length: Duration) -> Vec<Second> {
+fn without_rest(mut seconds: Vec<LoadSecond>, length: Duration) -> Vec<LoadSecond> {
     let whole = length.as_secs_f64().ceil().max(1.0) as usize;
     let rest = seconds.split_off(whole.min(seconds.len()));
     let Some(last) = seconds.last_mut() else {

@@ -34,7 +34,7 @@ pub struct LoadPlan {
     pub arrival: ArrivalModel,
     /// Duration of the transactions before the figures begin.
     pub warm_up: Duration,
-    /// Whether a closed load pauses after its warm-up, until [`crate::run::Run::go_on`]: the server
+    /// Whether a closed load pauses after its warm-up, until [`crate::run::RunningLoad::go_on`]: the server
     /// is then free of earlier transactions. Open load has planned instants and never pauses.
     pub rests: bool,
     /// Whether the threads yield the CPU to others: the load is the background of a measured one.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use measure::choice::Kind;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{LoadThread, RunEnding, Second};
+use measure::record::{LoadSecond, LoadThread, RunEnding};
 use sys::wake::Waker;
 
 use crate::failure::LoadStartFault;
@@ -23,7 +23,7 @@ use crate::tls::warm_thread;
 use crate::worker::LoadWorker;
 
 #[derive(Debug)]
-pub struct Run {
+pub struct RunningLoad {
     plan: Arc<LoadPlan>,
     threads: Vec<JoinHandle<std::io::Result<ThreadRecorder>>>,
     begin: Instant,
@@ -33,14 +33,14 @@ pub struct Run {
     parts: BTreeMap<u64, SecondTally>,
     /// First second that each thread has not reported; `None` if the thread has ended.
     reported: Vec<Option<u64>>,
-    seconds: Vec<Second>,
+    seconds: Vec<LoadSecond>,
     /// Unreported attempts of seconds that were over when they were counted.
     late: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SecondProgress {
-    pub second: Second,
+    pub second: LoadSecond,
     /// Attempts that belong to earlier seconds, which did not contain them yet.
     pub late: u64,
     pub failures: BTreeMap<String, u64>,
@@ -78,7 +78,7 @@ impl Stopper {
 ///
 /// # Errors
 /// Fails with [`LoadStartFault`]; no packet was sent then.
-pub fn start(plan: LoadPlan) -> Result<Run, LoadStartFault> {
+pub fn start(plan: LoadPlan) -> Result<RunningLoad, LoadStartFault> {
     for source in &plan.sources {
         check_source(*source)?;
     }
@@ -99,13 +99,13 @@ pub fn start(plan: LoadPlan) -> Result<Run, LoadStartFault> {
         workers.push((context.clone(), LoadWorker::new(&plan, context)?));
     }
     let starter =
-        Arc::new(Starter { barrier: Barrier::new(workers.len() + 1), begin: OnceLock::new() });
+        Arc::new(StartBarrier { barrier: Barrier::new(workers.len() + 1), begin: OnceLock::new() });
     let mut threads = Vec::new();
     for (index, worker) in workers.into_iter().enumerate() {
         let cpu = cpu_of(&plan, index);
         threads.push(spawn(index, (cpu, plan.is_background), worker, &starter)?);
     }
-    Ok(Run {
+    Ok(RunningLoad {
         begin: starter.wait(),
         reported: vec![Some(0); threads.len()],
         plan,
@@ -128,12 +128,12 @@ fn check_source(source: IpAddr) -> Result<(), LoadStartFault> {
 
 /// Starts all threads at one instant.
 #[derive(Debug)]
-struct Starter {
+struct StartBarrier {
     barrier: Barrier,
     begin: OnceLock<Instant>,
 }
 
-impl Starter {
+impl StartBarrier {
     fn wait(&self) -> Instant {
         self.barrier.wait();
         *self.begin.get_or_init(Instant::now)
@@ -149,7 +149,7 @@ fn spawn(
     index: usize,
     (cpu, is_background): (Option<u16>, bool),
     (context, worker): (ThreadContext, LoadWorker),
-    starter: &Arc<Starter>,
+    starter: &Arc<StartBarrier>,
 ) -> Result<JoinHandle<std::io::Result<ThreadRecorder>>, LoadStartFault> {
     let starter = Arc::clone(starter);
     let thread = std::thread::Builder::new().name(format!("load-{index}"));
@@ -169,7 +169,7 @@ fn spawn(
     Ok(handle)
 }
 
-impl Run {
+impl RunningLoad {
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }

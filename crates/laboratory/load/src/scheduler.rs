@@ -221,7 +221,7 @@ pub(crate) struct ThreadReport {
 
 /// Figures that a thread publishes.
 #[derive(Debug, Default)]
-struct Shown {
+struct SharedFigures {
     open: AtomicU64,
     received_bytes: AtomicU64,
     succeeded: AtomicU64,
@@ -235,9 +235,9 @@ pub(crate) struct ThreadsInCommon {
     /// Wakers of all threads: an idle thread would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Pause between warm-up and figures, if the plan has one.
-    pub(crate) rest: Rest,
+    pub(crate) rest: ThreadRendezvous,
     /// Figures by thread, as of its last clock check.
-    shown: Vec<Shown>,
+    shown: Vec<SharedFigures>,
 }
 
 impl ThreadsInCommon {
@@ -246,9 +246,9 @@ impl ThreadsInCommon {
         Self {
             stopped: AtomicBool::new(false),
             left: count_max.map(AtomicU64::new),
-            shown: wakers.iter().map(|_| Shown::default()).collect(),
+            shown: wakers.iter().map(|_| SharedFigures::default()).collect(),
             wakers,
-            rest: Rest::default(),
+            rest: ThreadRendezvous::default(),
         }
     }
 
@@ -268,7 +268,7 @@ impl ThreadsInCommon {
         (self.sum(|shown| &shown.received_bytes), self.sum(|shown| &shown.succeeded))
     }
 
-    fn sum(&self, of: fn(&Shown) -> &AtomicU64) -> u64 {
+    fn sum(&self, of: fn(&SharedFigures) -> &AtomicU64) -> u64 {
         self.shown.iter().map(|shown| of(shown).load(Relaxed)).sum()
     }
 
@@ -341,19 +341,19 @@ impl ThreadContext {
 
 /// Meeting point of the threads and the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
-    state: Mutex<RestState>,
+pub(crate) struct ThreadRendezvous {
+    state: Mutex<RendezvousState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct RestState {
+struct RendezvousState {
     waiting: u16,
     /// When the threads continued; `None` if they have not.
     over: Option<Instant>,
 }
 
-impl Rest {
+impl ThreadRendezvous {
     /// Waits for the end of the pause, without a transaction in progress; returns that instant.
     pub(crate) fn wait_until_over(&self) -> Instant {
         let mut state = self.lock();
@@ -365,8 +365,9 @@ impl Rest {
 
     /// Waits until `threads` threads wait; `false` if the pause was over before.
     pub(crate) fn wait_for(&self, threads: usize) -> bool {
-        let is_missing =
-            |state: &mut RestState| state.over.is_none() && usize::from(state.waiting) < threads;
+        let is_missing = |state: &mut RendezvousState| {
+            state.over.is_none() && usize::from(state.waiting) < threads
+        };
         let state = self.changed.wait_while(self.lock(), is_missing);
         state.unwrap_or_else(PoisonError::into_inner).over.is_none()
     }
@@ -381,7 +382,7 @@ impl Rest {
         self.lock().over
     }
 
-    fn lock(&self) -> MutexGuard<'_, RestState> {
+    fn lock(&self) -> MutexGuard<'_, RendezvousState> {
         // The state consists of numbers, which stay valid if a thread panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,7 @@ use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey};
-use measure::record::Speed;
+use measure::record::OperationSpeed;
 use rustls::crypto::aws_lc_rs::kx_group;
 use sys::cpu::thread_time;
 
@@ -36,7 +36,7 @@ const BESIDE: [u8; 13] = [0x17; 13];
 const BATCH: Duration = Duration::from_millis(1);
 
 /// Measures each row for this much CPU time.
-pub fn measure(rows: SpeedRows, each: Duration) -> Vec<Speed> {
+pub fn measure(rows: SpeedRows, each: Duration) -> Vec<OperationSpeed> {
     let mut speeds = Vec::new();
     for (name, is_quick, pair) in KEYS {
         if rows == SpeedRows::Quick && !is_quick {
@@ -70,8 +70,8 @@ fn row<T>(
     size_bytes: Option<u32>,
     each: Duration,
     work: impl FnMut() -> T,
-) -> Speed {
-    Speed {
+) -> OperationSpeed {
+    OperationSpeed {
         library: format!("aws-lc-rs {}", version("aws-lc-rs")),
         operation: operation.to_owned(),
         algorithm: algorithm.to_owned(),
@@ -169,7 +169,7 @@ impl FreshKey {
 }
 
 /// Measures the derivation of a shared secret from existing keys.
-fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> Speed {
+fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> OperationSpeed {
     let ours = agreement::PrivateKey::generate(how).expect(OURS);
     let theirs = agreement::PrivateKey::generate(how).expect(OURS);
     let theirs = theirs.compute_public_key().expect(OURS);
@@ -185,7 +185,7 @@ fn derive(name: &str, how: &'static agreement::Algorithm, each: Duration) -> Spe
 }
 
 /// Measures the server's whole part with ML-KEM: its secret cannot be derived from a stored key.
-fn encapsulate(each: Duration) -> Speed {
+fn encapsulate(each: Duration) -> OperationSpeed {
     let group = kx_group::X25519MLKEM768;
     let client = group.start().expect(OURS);
     let exchange = || group.start_and_complete(client.pub_key()).expect(OURS);
@@ -198,7 +198,12 @@ const CIPHERS: [(&str, &aead::Algorithm); 3] = [
     ("ChaCha20-Poly1305", &aead::CHACHA20_POLY1305),
 ];
 
-fn seal(name: &str, cipher: &'static aead::Algorithm, size_bytes: u32, each: Duration) -> Speed {
+fn seal(
+    name: &str,
+    cipher: &'static aead::Algorithm,
+    size_bytes: u32,
+    each: Duration,
+) -> OperationSpeed {
     let key = vec![7; cipher.key_len()];
     let key = LessSafeKey::new(UnboundKey::new(cipher, &key).expect(OURS));
     let mut text = vec![0; size_bytes as usize];

@@ -9,7 +9,7 @@ use measure::choice::{EchOutcome, Kind};
 use measure::histogram::Histogram;
 use measure::merge::add_all;
 use measure::record::{
-    HandshakeCounts, Latencies, RequestResult, Second, TrafficBytes, TransactionCounts,
+    HandshakeCounts, Latencies, LoadSecond, RequestResult, TrafficBytes, TransactionCounts,
 };
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
@@ -185,11 +185,11 @@ impl SecondTally {
         add_all(&mut self.failures, &other.failures);
     }
 
-    pub(crate) fn second(&self, at_s: u64) -> Second {
+    pub(crate) fn second(&self, at_s: u64) -> LoadSecond {
         let (resumed, full): (Vec<_>, Vec<_>) =
             self.handshakes.iter().partition(|(kind, _)| kind.is_resumption());
         let sum = |rows: Vec<(&Kind, &u64)>| rows.into_iter().map(|(_, count)| count).sum();
-        Second {
+        LoadSecond {
             at_s,
             attempted: self.attempted,
             succeeded: self.succeeded,

@@ -28,7 +28,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use wire::certificate_chain;
-use wire::client_hello::{Peek, read};
+use wire::client_hello::{HelloProgress, read};
 
 use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
@@ -36,7 +36,7 @@ use crate::plan::{
 
 /// Returns the kind of resumption that the bytes of a hello offer; `Full` if none.
 pub(crate) fn offered(hello: &[u8]) -> Handshake {
-    let Ok(Peek::Hello(hello)) = read(hello) else {
+    let Ok(HelloProgress::Hello(hello)) = read(hello) else {
         return Handshake::Full;
     };
     if hello.psk_identities().next().is_some() {
@@ -76,7 +76,7 @@ pub(crate) struct Configurations {
     /// Expected name of the certificate, also sent as SNI.
     pub(crate) name: ServerName<'static>,
     pub(crate) sessions: Arc<ThreadSessions>,
-    pub(crate) presented: Arc<Presented>,
+    pub(crate) presented: Arc<PresentedChain>,
 }
 
 impl Configurations {
@@ -86,7 +86,7 @@ impl Configurations {
     /// Fails with [`TlsFault`]: files and names are read here for the first time.
     pub(crate) fn new(tls: &PlannedTls, clients: usize) -> Result<Self, TlsFault> {
         let sessions = Arc::new(ThreadSessions::new(clients));
-        let presented = Arc::new(Presented::default());
+        let presented = Arc::new(PresentedChain::default());
         let mut kinds = Vec::new();
         for kind in &tls.handshakes {
             if kinds.iter().all(|(known, _)| known != kind) {
@@ -118,7 +118,7 @@ pub(crate) fn configuration<S: ClientSessionStore + 'static>(
     tls: &PlannedTls,
     kind: Handshake,
     sessions: &Arc<S>,
-    presented: &Arc<Presented>,
+    presented: &Arc<PresentedChain>,
 ) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(tls));
     let verifier = verifier(tls, &provider, presented)?;
@@ -262,7 +262,7 @@ pub(crate) fn group_name(group: NamedGroup) -> String {
 fn verifier(
     tls: &PlannedTls,
     provider: &Arc<CryptoProvider>,
-    presented: &Arc<Presented>,
+    presented: &Arc<PresentedChain>,
 ) -> Result<PlanVerifier, TlsFault> {
     let check = match &tls.verification {
         Verification::Off => ChainCheck::Off,
@@ -411,13 +411,13 @@ impl ClientSessionStore for ThreadSessions {
 
 /// Chain that a server last presented to a thread, whose connections take turns.
 #[derive(Debug, Default)]
-pub(crate) struct Presented {
+pub(crate) struct PresentedChain {
     scheme: AtomicU16,
     /// `None` if staples are not kept.
     staple: Option<Mutex<Vec<u8>>>,
 }
 
-impl Presented {
+impl PresentedChain {
     /// Makes a store that keeps staples as well.
     pub(crate) fn with_staple() -> Self {
         Self { staple: Some(Mutex::default()), ..Self::default() }
@@ -474,7 +474,7 @@ struct PlanVerifier {
     pub(crate) check: ChainCheck,
     pub(crate) offered: Vec<SignatureScheme>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
-    pub(crate) presented: Arc<Presented>,
+    pub(crate) presented: Arc<PresentedChain>,
 }
 
 impl PlanVerifier {

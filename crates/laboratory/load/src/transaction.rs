@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use measure::choice::Kind;
 use rustls::SignatureScheme;
 use sys::epoll::Interest;
-use sys::socket::{PeerAddress, Source};
+use sys::socket::{BindSource, PeerAddress};
 use wire::address::Address;
 use wire::proxy_header::Addresses;
 use wire::starttls::HostNames;
@@ -283,7 +283,7 @@ impl Dialler {
     ) -> Result<(ClientConnection, Transaction), TransactionFailure> {
         let source = self.next_source();
         let address = self.next_address(client);
-        let from = source.map_or(Source::Any, Source::Own);
+        let from = source.map_or(BindSource::Any, BindSource::Own);
         let dialled = sys::socket::connect_as(from, &address, false);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source, &address);

@@ -11,7 +11,7 @@ use load::plan::{
     Verification, Versions,
 };
 use measure::choice::Kind;
-use measure::record::{LoadRecord, RunEnding, Second, to_json};
+use measure::record::{LoadRecord, LoadSecond, RunEnding, to_json};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
 
@@ -118,7 +118,7 @@ fn record(plan: &LoadPlan, outcome: LoadOutcome) -> LoadRecord {
     let record = outcome.record(plan, Frame::default(), None);
     let totals = record.totals;
     assert_eq!(totals.attempted, totals.succeeded + totals.failed);
-    let sum = |pick: fn(&Second) -> u64| record.seconds.iter().map(pick).sum::<u64>();
+    let sum = |pick: fn(&LoadSecond) -> u64| record.seconds.iter().map(pick).sum::<u64>();
     assert_eq!(totals.attempted, sum(|second| second.attempted));
     assert_eq!(totals.succeeded, sum(|second| second.succeeded));
     assert_eq!(totals.failed, sum(|second| second.failed));

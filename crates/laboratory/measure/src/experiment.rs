@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::named;
 use crate::measurement::RepeatKey;
-pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
+pub use crate::measurement::{DurationSummary, Measurement, MeasurementNoise, Reload};
 use crate::metric::Metric;
 use crate::quantity;
-use crate::record::{HostReport, LoadRecordFault, Tool};
+use crate::record::{HostReport, LoadRecordFault, RecordingTool};
 use crate::until::StoppingRule;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
@@ -30,7 +30,7 @@ pub enum RunEvent {
     Measured(Box<Measurement>),
     /// A configuration could not be measured, or its measurement is void.
     Failed(FailedRepeat),
-    Ended(Ended),
+    Ended(RunEnd),
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -45,7 +45,7 @@ pub struct RunMoment {
 /// How a run came to its end.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ended {
+pub struct RunEnd {
     /// RFC 3339, UTC.
     pub at: String,
     /// Whether all was done; else a signal stopped it, and it can be taken up again.
@@ -56,7 +56,7 @@ pub struct Ended {
 #[serde(deny_unknown_fields)]
 pub struct ExperimentPlan {
     pub format: u32,
-    pub tool: Tool,
+    pub tool: RecordingTool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub started: String,
@@ -122,7 +122,7 @@ pub struct Scenario {
     /// The publications with the tables that it repeats.
     pub sources: Vec<CitedSource>,
     /// Parts of the source that are left out, and why.
-    pub omitted: Vec<Omission>,
+    pub omitted: Vec<LeftOutPart>,
     /// Factors that are varied beside the target, in the order of tables.
     pub factors: Vec<Factor>,
     /// Metrics that are reported of each configuration; the first is the main metric.
@@ -155,7 +155,7 @@ pub struct CitedSource {
 /// A part of a source that is not repeated.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Omission {
+pub struct LeftOutPart {
     pub what: String,
     /// For example `prohibited by RFC 7465`.
     pub why: String,
@@ -239,7 +239,7 @@ pub struct Experiment {
     pub measurements: Vec<Measurement>,
     pub failures: Vec<FailedRepeat>,
     /// The last end that was written, if any.
-    pub ended: Option<Ended>,
+    pub ended: Option<RunEnd>,
     /// Measurements that occur again, of the same repeat of the same configuration, as in a file
     /// that was joined to itself: they do not count.
     pub duplicates: usize,
@@ -373,7 +373,7 @@ mod tests {
     }
 
     fn ended(is_complete: bool) -> RunEvent {
-        RunEvent::Ended(Ended { at: String::new(), is_complete })
+        RunEvent::Ended(RunEnd { at: String::new(), is_complete })
     }
 
     fn failure() -> RunEvent {

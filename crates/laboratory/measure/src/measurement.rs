@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::capacity::ReadOffs;
 use crate::histogram::Histogram;
 use crate::record::{
-    BackgroundResult, HandshakeCounts, LoadRecord, PlanStep, RunWarning, Second, TrafficBytes,
+    BackgroundResult, HandshakeCounts, LoadRecord, LoadSecond, PlanStep, RunWarning, TrafficBytes,
     TransactionCounts,
 };
 
@@ -71,11 +71,11 @@ pub struct Measurement {
     pub traffic: TrafficBytes,
     pub handshakes: Vec<HandshakeCounts>,
     /// Second by second, where the rate changes; else empty.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<LoadSecond>,
     /// Rate by rate, where there are several.
     pub steps: Vec<PlanStep>,
     pub read_offs: Option<ReadOffs>,
-    pub noise: Noise,
+    pub noise: MeasurementNoise,
     /// Reasons why the metrics may be those of the client instead of the server.
     pub warnings: Vec<RunWarning>,
 }
@@ -111,7 +111,7 @@ pub struct DurationSummary {
 /// Other work on the machine during a measurement.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Noise {
+pub struct MeasurementNoise {
     /// CPU time that went neither to the server nor the client nor the origin, to all CPU time
     /// that there was, 0 to 1.
     pub foreign: f64,

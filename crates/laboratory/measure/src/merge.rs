@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::record::{
-    HandshakeCounts, Latencies, LoadRecord, PlanStep, RecordedArrival, RecordedPlan, RequestResult,
-    RunEnding, Second, TrafficBytes, TransactionCounts,
+    HandshakeCounts, Latencies, LoadRecord, LoadSecond, PlanStep, RecordedArrival, RecordedPlan,
+    RequestResult, RunEnding, TrafficBytes, TransactionCounts,
 };
 
 impl AddAssign for TransactionCounts {
@@ -40,7 +40,7 @@ impl AddAssign<&Self> for Latencies {
     }
 }
 
-impl AddAssign for Second {
+impl AddAssign for LoadSecond {
     fn add_assign(&mut self, more: Self) {
         let one = (self.mean_ns as f64, self.succeeded);
         self.mean_ns = mean(one, (more.mean_ns as f64, more.succeeded)) as u64;
@@ -218,7 +218,7 @@ fn mean(one: (f64, u64), other: (f64, u64)) -> f64 {
     (one.0 * one.1 as f64 + other.0 * other.1 as f64) / count.max(1.0)
 }
 
-fn add_seconds(sum: &mut Vec<Second>, others: &[Second]) {
+fn add_seconds(sum: &mut Vec<LoadSecond>, others: &[LoadSecond]) {
     for other in others {
         match sum.iter_mut().find(|second| second.at_s == other.at_s) {
             Some(second) => *second += *other,
@@ -283,13 +283,13 @@ mod tests {
                 ech: None,
                 count,
             }],
-            seconds: vec![Second {
+            seconds: vec![LoadSecond {
                 at_s: 0,
                 attempted: count,
                 succeeded: count,
                 mean_ns,
                 p99_ns: mean_ns,
-                ..Second::default()
+                ..LoadSecond::default()
             }],
             ..LoadRecord::default()
         }
@@ -299,7 +299,7 @@ mod tests {
     fn parts_of_a_load_make_the_whole() {
         let ms = Duration::from_millis;
         let (one, mut other) = (record(10, ms(10)), record(30, ms(50)));
-        other.seconds.push(Second { at_s: 1, failed: 2, ..Second::default() });
+        other.seconds.push(LoadSecond { at_s: 1, failed: 2, ..LoadSecond::default() });
         let sum = merged(&[&one, &other]).unwrap();
         assert_eq!((sum.totals.attempted, sum.plan.clients), (40, 10));
         assert_eq!((sum.failures["timeout"], sum.handshakes[0].count), (40, 40));

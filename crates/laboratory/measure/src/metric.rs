@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measurement::{DurationSummary, Measurement};
 use crate::quantity::{ByteCount, Nanoseconds, RoundedCount};
-use crate::record::Second;
+use crate::record::LoadSecond;
 
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,8 +29,8 @@ pub enum MetricUnit {
 }
 
 /// Full ones and resumed ones in these seconds; `None` where there was none.
-fn handshakes(seconds: &[Second]) -> Option<[u64; 2]> {
-    let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
+fn handshakes(seconds: &[LoadSecond]) -> Option<[u64; 2]> {
+    let sum = |of: fn(&LoadSecond) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
     let both = [sum(|second| second.full), sum(|second| second.resumed)];
     (both != [0, 0]).then_some(both)
 }
@@ -207,7 +207,7 @@ impl Metric {
     }
 
     /// The metric of one second of a run; `None` where a second has no such result.
-    pub fn of_second(self, second: &Second) -> Option<f64> {
+    pub fn of_second(self, second: &LoadSecond) -> Option<f64> {
         let time = |ns: u64| (second.succeeded > 0).then_some(ns as f64);
         match self {
             Self::Rate => Some(second.succeeded as f64),
@@ -352,8 +352,8 @@ mod tests {
 
     #[test]
     fn handshakes_are_counted_of_seconds_that_are_known() {
-        let second = |full, resumed| Second { full, resumed, ..Second::default() };
-        let of = |metric: Metric, seconds: &[Second]| {
+        let second = |full, resumed| LoadSecond { full, resumed, ..LoadSecond::default() };
+        let of = |metric: Metric, seconds: &[LoadSecond]| {
             metric.of(&Measurement {
                 elapsed_ns: 2_000_000_000,
                 seconds: seconds.to_vec(),

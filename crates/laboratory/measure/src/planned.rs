@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::record::{LoadRecord, RunWarning, Tool};
+use crate::record::{LoadRecord, RecordingTool, RunWarning};
 
 /// A figure with the bounds within which 95 % of resamples lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub struct PlannedFigure {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FarmPlan {
-    pub tool: Tool,
+    pub tool: RecordingTool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
     /// The question: keys with their values, defaults included.

@@ -33,7 +33,7 @@ pub struct NodeReport {
     pub address: String,
     /// The reason why nothing more was found out, or not all; `None` = it speaks TLS, and all was
     /// asked.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<VersionReport>,
     /// Whether a client that says that it came with a newer version before is turned away (RFC
@@ -71,7 +71,7 @@ pub struct NodeReport {
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trouble {
+pub struct ProbeTrouble {
     pub kind: TroubleKind,
     /// A sentence without a full stop.
     pub text: String,
@@ -133,7 +133,7 @@ pub struct ClientReport {
     /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`; `older`, where none of those
     /// gets a handshake.
     pub kind: String,
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
     pub version: String,
     pub suite: String,
     pub group: String,
@@ -254,11 +254,11 @@ pub struct EchAnswer {
     /// one.
     pub certificate: Option<CertificateReport>,
     /// The reason why there was no handshake.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
 }
 
 impl EchAnswer {
-    pub fn failed(trouble: Trouble) -> Self {
+    pub fn failed(trouble: ProbeTrouble) -> Self {
         Self { trouble: Some(trouble), ..Self::default() }
     }
 }
@@ -375,7 +375,7 @@ pub struct ResumptionReport {
     pub offered: u32,
     pub resumed: u32,
     /// The reason why none was offered, or what broke the last attempt.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeTrouble>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -24,7 +24,7 @@ pub const FORMAT: u32 = 3;
 #[serde(deny_unknown_fields)]
 pub struct LoadRecord {
     pub format: u32,
-    pub tool: Tool,
+    pub tool: RecordingTool,
     /// The command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub plan: RecordedPlan,
@@ -54,7 +54,7 @@ pub struct LoadRecord {
     /// From the planned instant until they failed, of those that began.
     #[serde(default)]
     pub failed_after: Histogram,
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<LoadSecond>,
     pub steps: Vec<PlanStep>,
     /// The search and its finding, if a search was asked for.
     pub capacity: Option<CapacitySearch>,
@@ -65,7 +65,7 @@ pub struct LoadRecord {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tool {
+pub struct RecordingTool {
     pub name: String,
     pub version: String,
     /// The library that made the handshakes, with its version.
@@ -278,7 +278,7 @@ pub struct Latencies {
 /// One second. What began in it and what ended in it are not the same transactions.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Second {
+pub struct LoadSecond {
     /// How many seconds after the beginning of the load it began.
     pub at_s: u64,
     pub attempted: u64,
@@ -440,7 +440,7 @@ impl LoadRecord {
 pub struct HostReport {
     pub host: Host,
     /// Features of the CPU that matter here, in the order of the table.
-    pub features: Vec<Feature>,
+    pub features: Vec<HostFeature>,
     /// CPUs that we may use, in their order.
     pub cores: Vec<Core>,
     /// Mitigations of the CPU's faults, in the kernel's words.
@@ -452,14 +452,14 @@ pub struct HostReport {
     pub limits: Vec<HostFact>,
     /// Network cards and their queues, without loopback.
     pub networks: Vec<HostFact>,
-    pub abilities: Vec<Ability>,
+    pub abilities: Vec<HostAbility>,
     /// How fast keys and ciphers are, by library.
-    pub speeds: Vec<Speed>,
+    pub speeds: Vec<OperationSpeed>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Feature {
+pub struct HostFeature {
     pub name: String,
     pub is_there: bool,
     pub use_for: String,
@@ -488,7 +488,7 @@ pub struct HostFact {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ability {
+pub struct HostAbility {
     pub name: String,
     pub is_there: bool,
     /// How that was found out, or why it cannot.
@@ -500,7 +500,7 @@ pub struct Ability {
 /// How fast an operation is on one CPU.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Speed {
+pub struct OperationSpeed {
     pub library: String,
     /// The operation: `sign`, `verify`, `agree`, `encrypt`.
     pub operation: String,

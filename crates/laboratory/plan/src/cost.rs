@@ -3,7 +3,7 @@
 
 use measure::choice::Kind;
 use measure::planned::{PlannedCost, PlannedFigure};
-use measure::record::{HostReport, RunWarning, Speed};
+use measure::record::{HostReport, OperationSpeed, RunWarning};
 
 use crate::PlanFault;
 use crate::observation::{self, Observation, mean};
@@ -43,8 +43,8 @@ pub struct ConnectionKind {
 /// Speeds of keys on the host that made the records, and of another that is planned for.
 #[derive(Clone, Debug, Default)]
 pub struct HostSpeeds {
-    pub here: Vec<Speed>,
-    pub there: Option<Vec<Speed>>,
+    pub here: Vec<OperationSpeed>,
+    pub there: Option<Vec<OperationSpeed>>,
 }
 
 /// All that is known of a target.
@@ -65,13 +65,18 @@ pub struct BusyInflation {
 
 impl HostSpeeds {
     /// Rows of all hosts; another host's are what it is planned for.
-    pub fn of(mut here: Vec<Speed>, there: Option<&HostReport>) -> Self {
+    pub fn of(mut here: Vec<OperationSpeed>, there: Option<&HostReport>) -> Self {
         here.retain(|row| row.per_s >= PER_S_MIN);
         Self { here, there: there.map(|host| host.speeds.clone()) }
     }
 
     /// µs of an operation by the library of that name.
-    fn us(speeds: &[Speed], library: &str, operation: &str, algorithm: &str) -> Option<f64> {
+    fn us(
+        speeds: &[OperationSpeed],
+        library: &str,
+        operation: &str,
+        algorithm: &str,
+    ) -> Option<f64> {
         let matching = speeds.iter().filter(|row| {
             row.operation == operation
                 && row.algorithm == algorithm
@@ -137,7 +142,7 @@ impl TargetCosts {
     }
 
     /// Connections that all were of that kind; the nearest ones.
-    fn pure(&self, wanted: &ConnectionKind, same_version: bool) -> Option<Nearest> {
+    fn pure(&self, wanted: &ConnectionKind, same_version: bool) -> Option<NearestSamples> {
         let distance = |one: &Observation| {
             let key = wanted.kind == Kind::Full && one.key != Some(wanted.key);
             let group = one.group.as_deref() != Some(wanted.group.as_str());
@@ -152,11 +157,11 @@ impl TargetCosts {
         };
         let all: Vec<&Observation> = self.observations.iter().filter(fits).collect();
         let least = all.iter().map(|one| distance(one)).min()?;
-        Some(Nearest::of(all.into_iter().filter(|one| distance(one) == least)))
+        Some(NearestSamples::of(all.into_iter().filter(|one| distance(one) == least)))
     }
 
     /// Full handshakes of a mix of which the resumptions are known by themselves.
-    fn of_mix(&self, wanted: &ConnectionKind) -> Option<Nearest> {
+    fn of_mix(&self, wanted: &ConnectionKind) -> Option<NearestSamples> {
         if wanted.kind != Kind::Full {
             return None;
         }
@@ -167,8 +172,9 @@ impl TargetCosts {
         });
         let mixes: Vec<&Observation> = mixes.collect();
         let exact = mixes.iter().any(|one| one.key == Some(wanted.key));
-        let mut found =
-            Nearest::of(mixes.into_iter().filter(|one| !exact || one.key == Some(wanted.key)));
+        let mut found = NearestSamples::of(
+            mixes.into_iter().filter(|one| !exact || one.key == Some(wanted.key)),
+        );
         let first = found.first.as_ref()?;
         let resumed: f64 = 1.0 - first.share(Kind::Full);
         let kind = *first.kinds.keys().find(|kind| kind.is_resumption())?;
@@ -196,10 +202,10 @@ impl TargetCosts {
     /// For another key or group, and on another host.
     fn adjusted(
         &self,
-        found: Nearest,
+        found: NearestSamples,
         wanted: &ConnectionKind,
     ) -> Result<ConnectionCost, PlanFault> {
-        let Nearest { mut samples, mut source, mut is_measured, first } = found;
+        let NearestSamples { mut samples, mut source, mut is_measured, first } = found;
         let first = first.expect("a cost is of one observation at least");
         let (had_key, had_group) = (first.key, first.group.clone());
         let (here, there) = (&self.speeds.here, self.speeds.there.as_ref());
@@ -256,16 +262,21 @@ impl TargetCosts {
         Ok(ConnectionCost { name, samples, source, is_measured })
     }
 
-    fn signature_us(&self, speeds: &[Speed], key: PlannedKey) -> Result<f64, PlanFault> {
+    fn signature_us(&self, speeds: &[OperationSpeed], key: PlannedKey) -> Result<f64, PlanFault> {
         self.speed(speeds, "sign", key.title())
     }
 
-    fn exchange_us(&self, speeds: &[Speed], group: &str) -> Result<f64, PlanFault> {
+    fn exchange_us(&self, speeds: &[OperationSpeed], group: &str) -> Result<f64, PlanFault> {
         let known = GROUPS.iter().find(|(name, _)| name.eq_ignore_ascii_case(group));
         self.speed(speeds, "agree", known.map_or(group, |(_, title)| title))
     }
 
-    fn speed(&self, speeds: &[Speed], operation: &str, algorithm: &str) -> Result<f64, PlanFault> {
+    fn speed(
+        &self,
+        speeds: &[OperationSpeed],
+        operation: &str,
+        algorithm: &str,
+    ) -> Result<f64, PlanFault> {
         let library = self.library();
         HostSpeeds::us(speeds, library, operation, algorithm).ok_or_else(|| PlanFault::NoCost {
             target: self.target.clone(),
@@ -285,7 +296,7 @@ impl TargetCosts {
                 && one.scenario != "idle"
                 && one.workers == 1
         };
-        let found = Nearest::of(self.observations.iter().filter(kept));
+        let found = NearestSamples::of(self.observations.iter().filter(kept));
         found.first.as_ref()?;
         let scale = self.speeds.scale(self.library()).map_or(1.0, |(scale, _)| scale);
         Some(ConnectionCost {
@@ -306,7 +317,8 @@ impl TargetCosts {
         if most >= LARGE_BODY_BYTES {
             let small = sized.iter().filter(|one| one.body_bytes == BASE_BODY_BYTES as u64);
             let small = mean(&small.map(|one| one.cpu_us).collect::<Vec<f64>>());
-            let large = Nearest::of(sized.iter().copied().filter(|one| one.body_bytes == most));
+            let large =
+                NearestSamples::of(sized.iter().copied().filter(|one| one.body_bytes == most));
             let bytes = most as f64 - BASE_BODY_BYTES;
             let samples = large.samples.iter().map(|us| (us - small) / bytes).collect();
             return Some(ConnectionCost { name, samples, source: large.source, is_measured: true });
@@ -415,14 +427,14 @@ fn kinds_as_dear_as(kind: Kind) -> Vec<Kind> {
 
 /// Samples of the nearest observations.
 #[derive(Clone, Debug)]
-struct Nearest {
+struct NearestSamples {
     samples: Vec<f64>,
     source: String,
     is_measured: bool,
     first: Option<Observation>,
 }
 
-impl Nearest {
+impl NearestSamples {
     fn of<'o>(observations: impl Iterator<Item = &'o Observation>) -> Self {
         let all: Vec<&Observation> = observations.collect();
         let mut sources: Vec<&str> = all.iter().map(|one| one.source.as_str()).collect();
@@ -544,7 +556,7 @@ mod tests {
 
     #[test]
     fn another_host_is_as_fast_as_its_operations_on_average() {
-        let row = |per_s| Speed {
+        let row = |per_s| OperationSpeed {
             library: "aws-lc-rs 1".to_owned(),
             operation: "sign".to_owned(),
             algorithm: "P-256".to_owned(),

@@ -15,12 +15,12 @@ pub mod replay;
 use measure::choice::Kind;
 use measure::planned::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
 use measure::random::SplitMix;
-use measure::record::{HandshakeCounts, LoadRecord, RunEnding, RunWarning, Second};
+use measure::record::{HandshakeCounts, LoadRecord, LoadSecond, RunEnding, RunWarning};
 
 use crate::PlanFault;
 use crate::script::{FarmEvent, ScriptLine};
 use crate::traffic::Sharing;
-use node::{Cohort, FarmNode, Served, Waits};
+use node::{ConnectionCohort, FarmNode, TickWork, WaitHistogram};
 
 pub use node::{FarmSettings, RetryPolicy};
 
@@ -50,9 +50,9 @@ pub struct Farm {
     retries: RetryRing,
     ticks_per_s: u64,
     tick: u64,
-    second: Second,
-    waits: Waits,
-    seconds: Vec<Second>,
+    second: LoadSecond,
+    waits: WaitHistogram,
+    seconds: Vec<LoadSecond>,
     moments: Vec<SimulatedMoment>,
     busy_s: f64,
     busy_most: f64,
@@ -104,8 +104,8 @@ impl Farm {
             bare: 0,
             ticks_per_s,
             tick: 0,
-            second: Second::default(),
-            waits: Waits::default(),
+            second: LoadSecond::default(),
+            waits: WaitHistogram::default(),
             seconds: Vec::new(),
             moments: Vec::new(),
             busy_s: 0.0,
@@ -374,7 +374,7 @@ impl Farm {
         self.failed(home, attempt, count);
     }
 
-    fn failed_of(&mut self, place: usize, cohort: Cohort) {
+    fn failed_of(&mut self, place: usize, cohort: ConnectionCohort) {
         self.failed(cohort.has_session.then_some(place), cohort.attempt, cohort.count);
     }
 
@@ -422,7 +422,7 @@ impl Farm {
         }
     }
 
-    fn account(&mut self, place: usize, served: Served) {
+    fn account(&mut self, place: usize, served: TickWork) {
         let settings = &self.settings;
         for (wait_ticks, count) in &served.waits {
             let wait_s = *wait_ticks as f64 / self.ticks_per_s as f64;
@@ -454,7 +454,7 @@ impl Farm {
         let waiting = self.nodes.iter().map(FarmNode::waiting).sum();
         let held: u64 = self.nodes.iter().map(|node| node.held).sum();
         let at_s = self.seconds.len() as u64;
-        self.seconds.push(Second {
+        self.seconds.push(LoadSecond {
             at_s,
             mean_ns: mean,
             median_ns: median,
@@ -472,8 +472,8 @@ impl Farm {
             waiting,
             with_session: held as f64 / self.settings.clients as f64,
         });
-        self.second = Second::default();
-        self.waits = Waits::default();
+        self.second = LoadSecond::default();
+        self.waits = WaitHistogram::default();
         (self.busy_s, self.busy_most) = (0.0, 0.0);
     }
 
@@ -491,10 +491,10 @@ impl Farm {
         let ends = self.script.iter().map(|line| line.end_s(self.settings.nodes));
         let over = ends.fold(0.0, f64::max);
         let is_failing =
-            |it: &&Second| it.failed as f64 > FAILING * (it.succeeded + it.failed) as f64;
-        let failing: Vec<&Second> = self.seconds.iter().filter(is_failing).collect();
+            |it: &&LoadSecond| it.failed as f64 > FAILING * (it.succeeded + it.failed) as f64;
+        let failing: Vec<&LoadSecond> = self.seconds.iter().filter(is_failing).collect();
         let after = failing.iter().filter(|it| it.at_s as f64 >= over).count() as u64;
-        let sum = |of: fn(&Second) -> u64| self.seconds.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LoadSecond) -> u64| self.seconds.iter().map(of).sum::<u64>();
         let (failed, succeeded) = (sum(|it| it.failed), sum(|it| it.succeeded));
         CollapseVerdict {
             seconds_failing: failing.len() as u64,
@@ -520,7 +520,7 @@ impl Farm {
         if load.totals.failed > 0 {
             load.failures.insert("gave-up".to_owned(), load.totals.failed);
         }
-        let count = |of: fn(&Second) -> u64| self.seconds.iter().map(of).sum();
+        let count = |of: fn(&LoadSecond) -> u64| self.seconds.iter().map(of).sum();
         let handshakes =
             |kind, count| HandshakeCounts { kind, count, ..HandshakeCounts::default() };
         load.handshakes = vec![

@@ -334,7 +334,7 @@ impl CoreScaling {
 
 #[cfg(test)]
 mod tests {
-    use measure::measurement::Noise;
+    use measure::measurement::MeasurementNoise;
     use measure::record::TransactionCounts;
 
     use super::*;
@@ -356,7 +356,10 @@ mod tests {
             (Measurement { server_cpu_ns: 1 << 53, ..good() }, "more CPU time"),
             (Measurement { client_cpu_ns: 1 << 53, ..good() }, "more CPU time"),
             (
-                Measurement { noise: Noise { server_busy: 3.0, ..Noise::default() }, ..good() },
+                Measurement {
+                    noise: MeasurementNoise { server_busy: 3.0, ..MeasurementNoise::default() },
+                    ..good()
+                },
                 "share",
             ),
             (

@@ -29,7 +29,7 @@ enum ExpectedValue {
 
 /// An expectation that does not hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Unmet {
+pub struct FailedExpectation {
     pub fact: String,
     pub address: String,
     pub wanted: String,
@@ -53,13 +53,13 @@ impl Expectations {
     }
 
     /// Returns all expectations that do not hold.
-    pub fn unmet(&self, report: &ProbeReport) -> Vec<Unmet> {
+    pub fn unmet(&self, report: &ProbeReport) -> Vec<FailedExpectation> {
         let mut unmet = Vec::new();
         for (index, node) in report.nodes.iter().enumerate() {
             for Expectation { fact, wanted } in &self.0 {
                 let value = fact.value(report, index);
                 let failed = wanted.iter().filter(|one| !one.holds(value.as_ref()));
-                unmet.extend(failed.map(|one| Unmet {
+                unmet.extend(failed.map(|one| FailedExpectation {
                     fact: fact.name.clone(),
                     address: node.address.clone(),
                     wanted: one.to_string(),
@@ -313,7 +313,7 @@ mod tests {
             let report = Report::new(Some(("expect.toml", text)));
             assert!(Expectations::read(text, &report).is_none());
             let told = report.into_diagnostics().remove(0);
-            let options::Place::File { line, column, .. } = told.place else {
+            let options::FaultLocation::File { line, column, .. } = told.place else {
                 panic!("{told:?}");
             };
             let hint = told.hint.unwrap_or_default();

@@ -28,10 +28,10 @@ pub struct ProbeFact {
     read: FactRead,
 }
 
-type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
+type FactRead = Box<dyn Fn(&ReportAddress<'_>) -> Option<FactValue>>;
 
 /// An address in a report.
-struct At<'r> {
+struct ReportAddress<'r> {
     report: &'r ProbeReport,
     index: usize,
     node: &'r NodeReport,
@@ -41,11 +41,11 @@ impl ProbeFact {
     /// Returns the fact at an address; `None` if it is unknown or does not exist there.
     pub fn value(&self, report: &ProbeReport, index: usize) -> Option<FactValue> {
         let node = report.nodes.get(index)?;
-        (self.read)(&At { report, index, node })
+        (self.read)(&ReportAddress { report, index, node })
     }
 }
 
-impl At<'_> {
+impl ReportAddress<'_> {
     fn ticket(&self, kind: Resumes) -> Option<&TicketReport> {
         self.node.tickets.iter().find(|one| one.kind == kind)
     }
@@ -108,7 +108,7 @@ impl ProbeFacts {
     fn add(
         &mut self,
         name: impl Into<String>,
-        read: impl Fn(&At<'_>) -> Option<FactValue> + 'static,
+        read: impl Fn(&ReportAddress<'_>) -> Option<FactValue> + 'static,
     ) {
         let name = name.into();
         let help = help(&name).expect("a test asks for all");
@@ -171,7 +171,7 @@ impl ProbeFacts {
 
     /// Adds the worst facts of all certificates that this address shows.
     fn of_certificate(&mut self) {
-        type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
+        type CertificateField = fn(&ReportAddress<'_>, &CertificateReport) -> Option<FactValue>;
         let fields: [(&str, CertificateField); 10] = [
             ("lifetime-allowed", |_, one| {
                 (one.lifetime_days_max > 0)
@@ -314,7 +314,7 @@ fn without_name(node: &NodeReport) -> Option<&'static str> {
     Some(if is_same { "same" } else { "another" })
 }
 
-fn points(at: &At<'_>, level: Level) -> Option<FactValue> {
+fn points(at: &ReportAddress<'_>, level: Level) -> Option<FactValue> {
     let here = |nodes: &[String]| nodes.contains(&at.node.address);
     let verdicts = at.report.verdicts.iter();
     let found = verdicts.filter(|one| one.level == level && here(&one.nodes));
@@ -339,7 +339,7 @@ fn worse(a: FactValue, b: FactValue) -> FactValue {
     }
 }
 
-fn resumed(at: &At<'_>, own: &ResumptionReport) -> &'static str {
+fn resumed(at: &ReportAddress<'_>, own: &ResumptionReport) -> &'static str {
     let all = at.report.resumption.iter();
     let mut from_here = all.filter(|one| (one.kind, one.from) == (own.kind, own.from));
     if own.resumed == 0 {

@@ -11,7 +11,7 @@ use load::observe::TimeLimited;
 use load::observe::records::{
     self, ALERT, CERTIFICATE, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordBytesFault, SERVER_HELLO,
 };
-use measure::probe::{Trouble, TroubleKind};
+use measure::probe::{ProbeTrouble, TroubleKind};
 
 use crate::reach::{ReachedAddress, TimedStream, long_chain, malformed, trouble};
 use crate::registry::{SSL_3, suite_name, told};
@@ -97,7 +97,7 @@ pub(crate) enum HelloAnswer {
 impl RawHello {
     /// Sends the hello on a new connection and reads the answer. Retries a connection that fails,
     /// because that is no answer: a busy host drops some.
-    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, Trouble> {
+    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, ProbeTrouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
@@ -185,7 +185,7 @@ fn is_silent(wire: &mut TimedStream<'_>) -> bool {
 }
 
 /// Sends the bytes of a hello and reads the answer.
-pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
+pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, ProbeTrouble> {
     converse(reach, hello).map(|(_, answer)| answer)
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswe
 fn converse<'r>(
     reach: &'r ReachedAddress<'_>,
     hello: &[u8],
-) -> Result<(TimedStream<'r>, HelloAnswer), Trouble> {
+) -> Result<(TimedStream<'r>, HelloAnswer), ProbeTrouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;
@@ -219,7 +219,7 @@ fn converse<'r>(
 }
 
 /// Returns the answer if it is complete.
-fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
+fn read(received: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
         match records::next(rest) {
@@ -245,7 +245,7 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
 const FATAL: u8 = 2;
 
 /// Judges an answer that does not begin with a record; a few more bytes may identify it.
-fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
+fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     Err(if rest.len() == received.len() {
         trouble(TroubleKind::NotTls, told(received))
     } else {
@@ -254,7 +254,7 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
 }
 
 /// Returns a flight's choice so far, and whether it is complete. A resumption has no chain.
-pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), Trouble> {
+pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), ProbeTrouble> {
     let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;
     while let Some((kind, body, behind)) = records::message(rest) {
@@ -378,7 +378,7 @@ fn vector16(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use wire::client_hello::{self, Peek};
+    use wire::client_hello::{self, HelloProgress};
 
     fn hello(versions: &[u16]) -> RawHello {
         RawHello {
@@ -400,7 +400,7 @@ mod tests {
             [(false, false, false), (true, true, false), (false, false, true)]
         {
             let wire = RawHello { heartbeat, psk, share, ..plain.clone() }.wire();
-            let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
+            let Ok(HelloProgress::Hello(hello)) = client_hello::read(&wire) else {
                 panic!("no hello");
             };
             assert_eq!(hello.server_name(), Some("a.example"));

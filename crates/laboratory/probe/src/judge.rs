@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use measure::probe::{
     CertificateReport, ChainState, EchFate, End, NodeReport, Order, PointVerdict, ProbeReport,
-    Resumes, Trouble, TroubleKind, VersionReport,
+    ProbeTrouble, Resumes, TroubleKind, VersionReport,
 };
 
 use crate::reach::LONG_CHAIN;
@@ -89,7 +89,7 @@ impl PointFinding {
     }
 }
 
-fn trouble_point(trouble: &Trouble) -> &'static str {
+fn trouble_point(trouble: &ProbeTrouble) -> &'static str {
     match trouble.kind {
         TroubleKind::Unresolved | TroubleKind::Connect | TroubleKind::ConnectTimeout => {
             "unreachable"
@@ -704,7 +704,7 @@ mod tests {
     fn trouble_is_all_that_is_said() {
         let mut silent = node();
         silent.trouble =
-            Some(Trouble { kind: TroubleKind::NotTls, text: "this speaks HTTP".to_owned() });
+            Some(ProbeTrouble { kind: TroubleKind::NotTls, text: "this speaks HTTP".to_owned() });
         assert_eq!(judged(silent, 4, [0; 3]), [(Level::Fault, "not-tls".to_owned())]);
     }
 }

@@ -7,7 +7,7 @@ use load::observe::{ObservedConversation, ObservingClient as Observer};
 use load::plan::{Handshake, PlannedTls};
 use measure::probe::{
     CertificateReport, ClientCertificateRequest, ClientReport, End, Exchange, NodeReport, Order,
-    Resumes, ResumptionReport, Trouble, TroubleKind, UnknownNameAnswer, VersionReport,
+    ProbeTrouble, Resumes, ResumptionReport, TroubleKind, UnknownNameAnswer, VersionReport,
 };
 use wire::alert;
 use wire::text::is_control;
@@ -121,7 +121,7 @@ impl Visit<'_> {
     }
 
     /// Explains a silent server: it may wait for a request for TLS in another protocol.
-    fn explained(&self, found: Trouble) -> Trouble {
+    fn explained(&self, found: ProbeTrouble) -> ProbeTrouble {
         let is_silent = matches!(found.kind, TroubleKind::Closed | TroubleKind::Timeout);
         let named = is_silent.then(|| self.reach.named_by_asking()).flatten();
         let Some((dialect, protocol)) = named else {
@@ -134,7 +134,7 @@ impl Visit<'_> {
     }
 
     /// Reports whether the address speaks TLS. A refusal is an answer.
-    fn contact(&self) -> Result<(), Trouble> {
+    fn contact(&self) -> Result<(), ProbeTrouble> {
         self.hello(&numbers(&VERSIONS)).ask(self.reach).map(drop)
     }
 

@@ -10,7 +10,7 @@ use load::observe::{
     ObserveFault, Observed, ObservedConversation, ObservingClient, ObservingClient as Observer,
 };
 use load::plan::{Group, Handshake, PlannedTls, Signature, Suite, Verification, Versions};
-use measure::probe::{EchAnswer, EchFate, EchReport, End, Trouble};
+use measure::probe::{EchAnswer, EchFate, EchReport, End, ProbeTrouble};
 use wire::ech::{EchConfig, config_list};
 use wire::starttls::Dialect;
 
@@ -160,7 +160,7 @@ impl Visit<'_> {
         &self,
         reach: &ReachedAddress<'_>,
         client: &ObservingClient,
-    ) -> Result<Observed, Trouble> {
+    ) -> Result<Observed, ProbeTrouble> {
         let conversation =
             ObservedConversation { linger: self.linger.get(), ..ObservedConversation::default() };
         let seen = self.converse_so(reach, client, conversation)?;
@@ -177,7 +177,7 @@ impl Visit<'_> {
         reach: &ReachedAddress<'_>,
         client: &ObservingClient,
         conversation: ObservedConversation<'_>,
-    ) -> Result<Observed, Trouble> {
+    ) -> Result<Observed, ProbeTrouble> {
         let mut wire = reach.open()?;
         let seen = client.converse(&mut wire, conversation);
         seen.map_err(|fault| reach.failed(&fault))

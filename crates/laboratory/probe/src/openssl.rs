@@ -16,7 +16,7 @@ use load::observe::TimeLimited;
 use load::observe::records::{
     self, ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordFindings, Ticket, opaque,
 };
-use measure::probe::{NodeReport, Resumes, Trouble, TroubleKind};
+use measure::probe::{NodeReport, ProbeTrouble, Resumes, TroubleKind};
 use wire::alert;
 
 use crate::hello::{HelloChoice, flight_so_far};
@@ -90,7 +90,7 @@ impl Visit<'_> {
         &self,
         version: &str,
         purpose: Purpose,
-    ) -> Result<Vec<CarriedHandshake>, Trouble> {
+    ) -> Result<Vec<CarriedHandshake>, ProbeTrouble> {
         let all = self.carried(version, purpose)?;
         let whole: Vec<_> = all.iter().filter_map(|received| handshake(received)).collect();
         if whole.is_empty() {
@@ -108,7 +108,7 @@ impl Visit<'_> {
         Some(after_handshake(received) == Some(HANDSHAKE))
     }
 
-    fn carried(&self, version: &str, purpose: Purpose) -> Result<Vec<Vec<u8>>, Trouble> {
+    fn carried(&self, version: &str, purpose: Purpose) -> Result<Vec<Vec<u8>>, ProbeTrouble> {
         let failed = |error: std::io::Error| {
             let text = match error.kind() {
                 ErrorKind::NotFound => "no `openssl` is installed, which could".to_owned(),
@@ -213,7 +213,7 @@ fn carry(
     near: &TcpStream,
     mut far: TimedStream<'_>,
     purpose: Purpose,
-) -> Result<Vec<u8>, Trouble> {
+) -> Result<Vec<u8>, ProbeTrouble> {
     let to_far = far.socket().try_clone();
     let to_far = to_far.map_err(|error| reach.broken(&error, "a connection for openssl"))?;
     thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn received(
     mut near: &TcpStream,
     far: &mut TimedStream<'_>,
     purpose: Purpose,
-) -> Result<Vec<u8>, Trouble> {
+) -> Result<Vec<u8>, ProbeTrouble> {
     let (mut received, mut is_whole) = (Vec::new(), false);
     let mut chunk = [0; 4096];
     while received.len() < RECEIVED_BYTES_MAX {
@@ -280,7 +280,7 @@ fn after_handshake(received: &[u8]) -> Option<u8> {
     kinds.nth(1)
 }
 
-fn failure(received: &[u8]) -> Trouble {
+fn failure(received: &[u8]) -> ProbeTrouble {
     let alert = records::all(received).find_map(|record| match record {
         (ALERT, [2, description]) => Some(alert::label(*description)),
         _ => None,

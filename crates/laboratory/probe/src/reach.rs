@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use load::observe::records::CERTIFICATE;
 use load::observe::{ObserveFault, TimeLimited};
 use load::plan::proxy_header;
-use measure::probe::{Trouble, TroubleKind};
+use measure::probe::{ProbeTrouble, TroubleKind};
 use wire::proxy_header::Addresses;
-use wire::starttls::{Dialect, Dialog, Next};
+use wire::starttls::{Dialect, Dialog, DialogAction};
 
 use crate::ProbeOptions;
 use crate::registry::{UNGREETED, is_answer, told};
@@ -40,7 +40,7 @@ pub(crate) struct ReachedAddress<'o> {
     /// Whether the address ever answered.
     has_answered: Cell<bool>,
     /// Trouble of a question that was asked [`TRIES`] times without an answer.
-    unanswered: RefCell<Option<Trouble>>,
+    unanswered: RefCell<Option<ProbeTrouble>>,
 }
 
 /// Timer that adds its lifetime to the time spent on an address.
@@ -100,7 +100,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Returns the reason why some findings are missing; `None` if everything was tried.
-    pub(crate) fn left_alone(&self) -> Option<Trouble> {
+    pub(crate) fn left_alone(&self) -> Option<ProbeTrouble> {
         if let Some(why) = self.exhausted().filter(|_| self.is_left_alone.get()) {
             let text = format!("it was left alone, and not all is known: {why}");
             return Some(trouble(TroubleKind::Timeout, text));
@@ -111,7 +111,10 @@ impl<'o> ReachedAddress<'o> {
     /// Asks until there is an answer, or a connection has failed [`TRIES`] times. A server may
     /// refuse by closing: that is an answer if it always does so; silence is none. An address that
     /// never answered is not asked again.
-    pub(crate) fn again<T>(&self, ask: impl Fn() -> Result<T, Trouble>) -> Result<T, Trouble> {
+    pub(crate) fn again<T>(
+        &self,
+        ask: impl Fn() -> Result<T, ProbeTrouble>,
+    ) -> Result<T, ProbeTrouble> {
         let mut tries = 1;
         loop {
             let found = match ask() {
@@ -141,7 +144,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Opens a connection and sends at most a PROXY header.
-    fn connect(&self) -> Result<TimedStream<'_>, Trouble> {
+    fn connect(&self) -> Result<TimedStream<'_>, ProbeTrouble> {
         if let Some(why) = self.exhausted() {
             self.is_left_alone.set(true);
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
@@ -162,7 +165,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Opens a connection on which TLS may begin.
-    pub(crate) fn open(&self) -> Result<TimedStream<'_>, Trouble> {
+    pub(crate) fn open(&self) -> Result<TimedStream<'_>, ProbeTrouble> {
         let mut wire = self.connect()?;
         self.ask_for_tls(&mut wire)?;
         Ok(wire)
@@ -192,7 +195,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Speaks the plaintext part of a protocol, up to the server's consent to TLS.
-    fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), Trouble> {
+    fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), ProbeTrouble> {
         let Some(dialect) = self.options.starttls else {
             return Ok(());
         };
@@ -208,13 +211,13 @@ impl<'o> ReachedAddress<'o> {
         loop {
             wire.write_all(&step.to_server).map_err(failed)?;
             match step.next {
-                Next::StartServerTls => {
+                DialogAction::StartServerTls => {
                     // The pause does not count towards the time of the rest.
                     wire.until = wire.until.min(limit + begun.elapsed());
                     return Ok(());
                 }
-                Next::More => {}
-                Next::Fail(fault) => {
+                DialogAction::More => {}
+                DialogAction::Fail(fault) => {
                     return Err(trouble(TroubleKind::NoStarttls, format!("{doing}: {fault}")));
                 }
                 other => {
@@ -243,7 +246,7 @@ impl<'o> ReachedAddress<'o> {
         Ok(self.options.proxy.map(|it| proxy_header(it, addresses)).unwrap_or_default())
     }
 
-    fn not_connected(&self, error: &io::Error) -> Trouble {
+    fn not_connected(&self, error: &io::Error) -> ProbeTrouble {
         if is_timeout(error) {
             self.timeouts.set(self.timeouts.get() + 1);
             let text = format!("no connection {}", self.within());
@@ -253,7 +256,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Returns the meaning of a connection's failure during an action.
-    pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> Trouble {
+    pub(crate) fn broken(&self, error: &io::Error, doing: &str) -> ProbeTrouble {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.timed_out(doing),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -266,7 +269,7 @@ impl<'o> ReachedAddress<'o> {
         }
     }
 
-    fn not_greeted(&self, doing: &str) -> Trouble {
+    fn not_greeted(&self, doing: &str) -> ProbeTrouble {
         let mut trouble = self.timed_out(doing);
         if self.options.starttls.is_some_and(Dialect::greets_late) {
             let more = self.greeting.take().as_secs_f64();
@@ -276,7 +279,7 @@ impl<'o> ReachedAddress<'o> {
         trouble
     }
 
-    fn timed_out(&self, doing: &str) -> Trouble {
+    fn timed_out(&self, doing: &str) -> ProbeTrouble {
         self.timeouts.set(self.timeouts.get() + 1);
         let text = format!("{doing} was not over {}", self.within());
         trouble(TroubleKind::Timeout, text)
@@ -295,7 +298,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Returns the meaning of a handshake's failure.
-    pub(crate) fn failed(&self, fault: &ObserveFault) -> Trouble {
+    pub(crate) fn failed(&self, fault: &ObserveFault) -> ProbeTrouble {
         match fault {
             ObserveFault::Timeout => self.timed_out("the handshake"),
             ObserveFault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
@@ -315,19 +318,19 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
-pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
-    Trouble { kind, text: text.into() }
+pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> ProbeTrouble {
+    ProbeTrouble { kind, text: text.into() }
 }
 
 /// First words of the finding that clients refuse a chain for its size.
 pub(crate) const LONG_CHAIN: &str = "its chain takes ";
 
-pub(crate) fn long_chain(bytes: usize) -> Trouble {
+pub(crate) fn long_chain(bytes: usize) -> ProbeTrouble {
     malformed(format!("{LONG_CHAIN}{} KiB", bytes.div_ceil(1024)))
 }
 
 /// Returns the trouble of a malformed answer.
-pub(crate) fn malformed(text: impl Display) -> Trouble {
+pub(crate) fn malformed(text: impl Display) -> ProbeTrouble {
     trouble(TroubleKind::Malformed, text.to_string())
 }
 

@@ -6,7 +6,7 @@ use load::observe::records::Ticket;
 use load::observe::{Observed, ObservedConversation, ObservingClient};
 use load::plan::Handshake;
 use measure::probe::{
-    HandshakeTime, Resumes, ResumptionReport, TicketReport, Trouble, TroubleKind,
+    HandshakeTime, ProbeTrouble, Resumes, ResumptionReport, TicketReport, TroubleKind,
 };
 
 use crate::hello;
@@ -116,7 +116,7 @@ struct Attempts<'v> {
 }
 
 impl Attempts<'_> {
-    fn all(&mut self) -> Result<(), Trouble> {
+    fn all(&mut self) -> Result<(), ProbeTrouble> {
         let tls = offer(handshake(self.kind), self.visit.options);
         let client = ObservingClient::new(&tls).map_err(malformed)?;
         for _ in 0..self.visit.attempts {
@@ -132,7 +132,7 @@ impl Attempts<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, client: &ObservingClient) -> Result<(), Trouble> {
+    fn begin(&mut self, client: &ObservingClient) -> Result<(), ProbeTrouble> {
         client.forget();
         let seen = self.visit.converse(self.visit.reach, client)?;
         self.full.note(&seen);
@@ -149,7 +149,7 @@ impl Attempts<'_> {
         Ok(())
     }
 
-    fn offer(&mut self, client: &ObservingClient) -> Result<(), Trouble> {
+    fn offer(&mut self, client: &ObservingClient) -> Result<(), ProbeTrouble> {
         let seen = self.visit.converse(self.to, client)?;
         if seen.offered != Some(handshake(self.kind)) {
             // For example a ticket of length 0, or one that has expired at once.

@@ -12,7 +12,7 @@ pub struct ReportDocument {
     pub(crate) blocks: Vec<ReportBlock>,
     /// Figures to write as separate files, by name.
     pub(crate) files: Vec<(String, Plot)>,
-    pub(crate) sheets: Vec<Sheet>,
+    pub(crate) sheets: Vec<DataSheet>,
     pub(crate) footer: String,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Figure {
 
 /// Data for other programs: plain numbers in the units that the heads name.
 #[derive(Clone, Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct DataSheet {
     pub(crate) name: String,
     pub(crate) heads: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,

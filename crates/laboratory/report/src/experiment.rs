@@ -16,8 +16,8 @@ use measure::effect::Effect;
 use measure::experiment::{Configuration, Experiment, Measurement, Published, Scenario};
 
 use crate::document::{
-    Figure, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportWarning, SectionKind,
-    Sheet, section,
+    DataSheet, Figure, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportWarning,
+    SectionKind, section,
 };
 use crate::figure::Plot;
 use crate::host;
@@ -94,9 +94,9 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
             document.files.extend(files.map(|(file, plot)| (named(file), plot)));
         }
         let sheets = [tables::configurations(studies), tables::measurements(studies)];
-        document
-            .sheets
-            .extend(sheets.map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet }));
+        document.sheets.extend(
+            sheets.map(|sheet| DataSheet { name: format!("{name}-{}", sheet.name), ..sheet }),
+        );
     }
     for ((_, experiment), number) in experiments.iter().zip(1..) {
         document.blocks.push(how(experiment, number));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use measure::quantity::{ByteCount, RoundedCount};
-use measure::record::{Core, Host, HostFact as Found, HostReport, Speed};
+use measure::record::{Core, Host, HostFact as Found, HostReport, OperationSpeed};
 
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, counted, section,
@@ -63,7 +63,7 @@ fn features(report: &HostReport) -> ReportTable {
 }
 
 fn abilities(report: &HostReport) -> Vec<ReportFact> {
-    let fact = |ability: &measure::record::Ability| ReportFact {
+    let fact = |ability: &measure::record::HostAbility| ReportFact {
         hint: ability.remedy.clone(),
         ..ReportFact::new(&ability.name, format!("{}: {}", yes(ability.is_there), ability.why))
     };
@@ -131,12 +131,12 @@ fn ranges(numbers: &[u16]) -> String {
 /// An operation with its algorithm, and its number of bytes.
 type Operation<'s> = (&'s str, &'s str, Option<u32>);
 
-fn operation(speed: &Speed) -> Operation<'_> {
+fn operation(speed: &OperationSpeed) -> Operation<'_> {
     (&speed.operation, &speed.algorithm, speed.size_bytes)
 }
 
 /// Makes a row per operation, a column per library.
-fn speeds(speeds: &[Speed]) -> ReportTable {
+fn speeds(speeds: &[OperationSpeed]) -> ReportTable {
     let mut libraries: Vec<&str> = Vec::new();
     let mut rows: Vec<Operation<'_>> = Vec::new();
     for speed in speeds {
@@ -152,7 +152,8 @@ fn speeds(speeds: &[Speed]) -> ReportTable {
     let mut table = ReportTable::new(caption, heads);
     for row in rows {
         let cells = libraries.iter().map(|library| {
-            let is_it = |speed: &&Speed| speed.library == *library && operation(speed) == row;
+            let is_it =
+                |speed: &&OperationSpeed| speed.library == *library && operation(speed) == row;
             Cell::from(speeds.iter().find(is_it).map_or_else(|| NONE.to_owned(), rate))
         });
         let size = row.2.map_or_else(String::new, size);
@@ -168,7 +169,7 @@ fn size(bytes: u32) -> String {
     }
 }
 
-fn rate(speed: &Speed) -> String {
+fn rate(speed: &OperationSpeed) -> String {
     let count = RoundedCount(speed.per_s.round());
     match speed.size_bytes {
         Some(size) => {

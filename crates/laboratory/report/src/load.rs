@@ -12,8 +12,8 @@ use measure::quantity::{ByteCount, Nanoseconds, RoundedCount};
 use measure::record::{CapacitySearch, LoadRecord, RunEnding};
 
 use crate::document::{
-    Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportFact, ReportSection,
-    ReportTable, ReportWarning, SectionKind, Sheet, cells, counted, section,
+    Cell, DataSheet, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportFact,
+    ReportSection, ReportTable, ReportWarning, SectionKind, cells, counted, section,
 };
 use crate::host;
 use crate::words::{joined, listed, titled};
@@ -44,7 +44,7 @@ pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
         document.files.extend(figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into())));
         let sheets = sheets(record)
             .into_iter()
-            .map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet });
+            .map(|sheet| DataSheet { name: format!("{name}-{}", sheet.name), ..sheet });
         document.sheets.extend(sheets.filter(|sheet| !sheet.rows.is_empty()));
     }
     let compared = (records.len() > 1).then(|| charts::compared(records)).flatten();
@@ -52,7 +52,7 @@ pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
     document
 }
 
-fn sheets(record: &LoadRecord) -> [Sheet; 3] {
+fn sheets(record: &LoadRecord) -> [DataSheet; 3] {
     [tables::second_sheet(record), tables::latency_sheet(record), tables::step_sheet(record)]
 }
 

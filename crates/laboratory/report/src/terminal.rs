@@ -17,14 +17,14 @@ const HINT: &str = "hint";
 impl ReportDocument {
     /// Renders the report as text for a screen `width` characters wide.
     pub fn text(&self, width: usize, colour: bool) -> String {
-        let look = Look { width, colour };
+        let look = TerminalStyle { width, colour };
         let parts = self.blocks.iter().map(|block| look.block("", block));
         joined(parts.filter(|part| !part.is_empty()), "\n")
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct TerminalStyle {
     width: usize,
     colour: bool,
 }
@@ -38,7 +38,7 @@ enum Ink {
     Hint,
 }
 
-impl Look {
+impl TerminalStyle {
     fn block(self, title: &str, block: &ReportBlock) -> String {
         let text = match block {
             ReportBlock::Headline(text) => self.strong(text),
@@ -277,7 +277,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const PLAIN: Look = Look { width: 24, colour: false };
+    const PLAIN: TerminalStyle = TerminalStyle { width: 24, colour: false };
 
     #[test]
     fn columns_are_aligned_and_the_last_is_wrapped() {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn colours_are_outside_of_the_alignment() {
-        let look = Look { colour: true, ..PLAIN };
+        let look = TerminalStyle { colour: true, ..PLAIN };
         let facts = [ReportFact::new("host", "cpu")];
         assert_eq!(look.facts(&facts), "\u{1b}[2mhost\u{1b}[0m        cpu\n");
         assert_eq!(PLAIN.facts(&facts), "host        cpu\n");

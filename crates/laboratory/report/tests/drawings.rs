@@ -3,7 +3,7 @@
 
 mod made;
 
-use measure::record::{LoadRecord, Second};
+use measure::record::{LoadRecord, LoadSecond};
 
 fn svg(record: &LoadRecord, name: &str) -> String {
     let figures = made::report_of(record).figures().into_iter();
@@ -27,13 +27,13 @@ fn number(svg: &str, marker: &str, name: &str) -> f64 {
 fn run(succeeded: &[u64]) -> LoadRecord {
     let mut record = made::empty();
     record.elapsed_ns = succeeded.len() as u64 * 1_000_000_000;
-    let second = |(at, count): (usize, &u64)| Second {
+    let second = |(at, count): (usize, &u64)| LoadSecond {
         at_s: at as u64,
         attempted: *count,
         succeeded: *count,
         mean_ns: 1_000_000 * count / 100,
         p99_ns: 2_000_000 * count / 100,
-        ..Second::default()
+        ..LoadSecond::default()
     };
     record.seconds = succeeded.iter().enumerate().map(second).collect();
     record

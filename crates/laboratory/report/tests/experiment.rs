@@ -9,7 +9,7 @@ use experiments::whole;
 use measure::effect::{Effect, EffectScale};
 use measure::experiment::{Experiment, Measurement};
 use measure::metric::Metric;
-use measure::record::Second;
+use measure::record::LoadSecond;
 use report::ReportDocument;
 use report::experiment::{compared, configurations_in_common, document};
 use tags::{assert_numbers, assert_whole};
@@ -216,11 +216,11 @@ fn a_large_file_has_its_speed_in_the_source_s_form() {
 fn capacities_say_how_finely_they_were_read_off() {
     let read_off_at = |per_s: u64| {
         only("ramp", move |it| {
-            let second = |of: u64| Second {
+            let second = |of: u64| LoadSecond {
                 at_s: of - 1,
                 attempted: of * 200,
                 succeeded: if of == 3 { per_s } else { of * 200 },
-                ..Second::default()
+                ..LoadSecond::default()
             };
             it.seconds = (1..=6).map(second).collect();
             it.read_offs.as_mut().unwrap().under_100_ms_per_s = Some(per_s as f64);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use measure::record::to_json;
 
-use super::values::{Speeds, value};
+use super::values::{SpeedChoice, value};
 use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::fault::{Exit, LabFault, LabResult};
 use crate::host::{self, SpeedTiming};
@@ -21,7 +21,7 @@ pub(super) struct HostArguments {
     /// Keys and ciphers that are measured, on one CPU, in CPU time, by the library that lariat-lab
     /// is built with and by `openssl speed`, if openssl is installed
     #[arg(long, default_value = "quick")]
-    speeds: Speeds,
+    speeds: SpeedChoice,
     /// Time for each row [default: 0.2 for quick, 1 for full]; openssl takes whole seconds
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     #[arg(value_parser = value(seconds, "0.01 to 60 seconds", "3"))]

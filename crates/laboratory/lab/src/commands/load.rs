@@ -13,10 +13,10 @@ use load::failure::LoadStartFault;
 use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, LoadOutcome};
 use load::plan::LoadPlan;
-use load::run::{self, Run, SecondProgress};
+use load::run::{self, RunningLoad, SecondProgress};
 use measure::bounds::LoadBound;
 use measure::quantity::{Nanoseconds, RoundedCount};
-use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second, to_json};
+use measure::record::{CapacitySearch, LoadRecord, LoadSecond, RunWarning, to_json};
 use options::command_line::{FlagTable, TableFlags};
 use options::flags::overlaid;
 use options::{Problem, Report};
@@ -104,7 +104,7 @@ const START_AHEAD_MAX: Duration = Duration::from_secs(86_400);
 /// Between two looks whether a signal has come.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
-struct Prepared {
+struct PreparedLoad {
     command: Vec<String>,
     quiet: bool,
     lines: bool,
@@ -125,7 +125,7 @@ fn prepare(
     plan: Option<&Path>,
     flags: &[(&'static str, String)],
     console: Console,
-) -> LabResult<Prepared> {
+) -> LabResult<PreparedLoad> {
     let file = plan.map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
         let hint = "--plan names a TOML file; `lariat-lab load --help` describes it";
@@ -173,7 +173,7 @@ fn prepare(
             return Err(refuse(report));
         }
     };
-    Ok(Prepared {
+    Ok(PreparedLoad {
         command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
         quiet: run.quiet.is_on(),
         lines: run.lines.is_on(),
@@ -208,12 +208,12 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> LabResult<Vec<Address>>
     draft.endpoints.iter().map(one).collect()
 }
 
-fn carry_out(prepared: Prepared, console: Console) -> LabResult<Exit> {
+fn carry_out(prepared: PreparedLoad, console: Console) -> LabResult<Exit> {
     let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
     let mut frame = frame(&prepared);
-    let mut watch = Watch {
+    let mut watch = LoadWatcher {
         line: LiveLine::to_stderr(console.colour()),
         quiet: prepared.quiet,
         lines: prepared.lines,
@@ -253,7 +253,7 @@ fn carry_out(prepared: Prepared, console: Console) -> LabResult<Exit> {
     Ok(if unmet.is_empty() { handed } else { Exit::Unmet })
 }
 
-fn metrics_page(prepared: &Prepared, console: Console) -> LabResult<Option<MetricsPage>> {
+fn metrics_page(prepared: &PreparedLoad, console: Console) -> LabResult<Option<MetricsPage>> {
     let Some(address) = prepared.metrics else {
         return Ok(None);
     };
@@ -266,7 +266,7 @@ fn metrics_page(prepared: &Prepared, console: Console) -> LabResult<Option<Metri
     Ok(Some(page))
 }
 
-fn frame(prepared: &Prepared) -> Frame {
+fn frame(prepared: &PreparedLoad) -> Frame {
     Frame {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: prepared.command.clone(),
@@ -277,7 +277,7 @@ fn frame(prepared: &Prepared) -> Frame {
 }
 
 /// Runs loads, and says how they go.
-struct Watch {
+struct LoadWatcher {
     line: LiveLine,
     quiet: bool,
     /// Whether lines are wanted even where a view could be drawn.
@@ -292,7 +292,7 @@ struct Watch {
     hdr: Option<HdrFile>,
 }
 
-impl Watch {
+impl LoadWatcher {
     /// Waits for the moment of the beginning; a signal ends that.
     fn wait_until(&self, at: SystemTime) -> LabResult<()> {
         if !self.quiet {
@@ -352,7 +352,7 @@ impl Watch {
         Ok(finder.finish())
     }
 
-    fn begin(&self, plan: LoadPlan) -> LabResult<Run> {
+    fn begin(&self, plan: LoadPlan) -> LabResult<RunningLoad> {
         let run = run::start(plan).map_err(|fault| refused(&fault))?;
         self.interrupt.watch(run.stopper());
         Ok(run)
@@ -360,7 +360,7 @@ impl Watch {
 
     fn follow(
         &mut self,
-        mut run: Run,
+        mut run: RunningLoad,
         plan: &LoadPlan,
         planned: Option<Duration>,
     ) -> LabResult<LoadOutcome> {
@@ -388,7 +388,7 @@ impl Watch {
     }
 
     fn say_second(&self, progress: &SecondProgress, planned: Option<Duration>) {
-        let Second { at_s, attempted, failed, .. } = progress.second;
+        let LoadSecond { at_s, attempted, failed, .. } = progress.second;
         let elapsed = Duration::from_secs(at_s + 1);
         let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
         if !is_rest || failed > 0 {

@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueHint, value_parser};
 use measure::quantity::{ByteCount, RoundedCount};
 use sys::cpu::allowed_cpus;
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, UnixName};
 
 use super::values::{CpuList, SOME_TIME, cpu_list, time, value};
@@ -114,7 +114,7 @@ fn clamp(count: usize) -> u16 {
 }
 
 fn address(text: &str) -> Result<Address, String> {
-    let Zoned(address) =
+    let AddressWithZone(address) =
         text.parse().map_err(|error| format!("{error}\nhint: for example: 127.0.0.1:8000"))?;
     Ok(address)
 }

@@ -15,7 +15,7 @@ use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::quantity;
-use measure::record::{HostReport, RunWarning, Tool, to_json};
+use measure::record::{HostReport, RecordingTool, RunWarning, to_json};
 use plan::cost::{HostSpeeds, PER_S_MIN};
 use plan::observation::{Observation, observe};
 use plan::validation::validate;
@@ -143,9 +143,9 @@ pub(super) fn refused(fault: &PlanFault) -> LabFault {
     LabFault::new(tame(&fault.to_string()), fault.hint())
 }
 
-pub(super) fn tool(name: &str) -> Tool {
+pub(super) fn tool(name: &str) -> RecordingTool {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Tool { name: name.to_owned(), version, tls: String::new() }
+    RecordingTool { name: name.to_owned(), version, tls: String::new() }
 }
 
 /// The command line that repeats this.

@@ -13,12 +13,12 @@ use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::{Level, ProbeReport};
 use measure::record::to_json;
 use options::Report;
-use probe::expect::{Expectations, Unmet};
+use probe::expect::{Expectations, FailedExpectation};
 use probe::run::probe;
 use probe::{ProbeOptions, WaitLimits};
 use probe::{facts, points};
 use sys::process;
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
@@ -246,9 +246,9 @@ fn expectations(path: &Path, console: Console) -> LabResult<Expectations> {
     }
 }
 
-fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
+fn tell_unmet(unmet: &[FailedExpectation], console: Console) -> Exit {
     for one in unmet {
-        let Unmet { fact, address, wanted, found } = one;
+        let FailedExpectation { fact, address, wanted, found } = one;
         // The server's words stay on their line.
         let found = line(found);
         console.error(format_args!("{address}: {fact} is {found}, expected: {wanted}"));
@@ -343,20 +343,20 @@ pub(super) fn endpoint(text: &str) -> LabResult<Endpoint> {
         Ok(std::net::IpAddr::V6(_)) => format!("[{text}]:{HTTPS}"),
         _ => text.replacen("%25", "%", 1),
     };
-    let parsed = match with_port.parse::<Zoned<Endpoint>>() {
+    let parsed = match with_port.parse::<AddressWithZone<Endpoint>>() {
         Err(AddressError::PortMissing) => format!("{with_port}:{HTTPS}").parse(),
         parsed => parsed,
     };
     let hint = "write HOST or HOST:PORT, as in www.example.com:8443";
     let shown = text.escape_debug();
     match parsed {
-        Ok(Zoned(Endpoint::Address(Address::Unix(_)))) => {
+        Ok(AddressWithZone(Endpoint::Address(Address::Unix(_)))) => {
             Err(LabFault::new(format!("`{shown}` is a Unix socket"), hint))
         }
-        Ok(Zoned(Endpoint::Service { .. })) => {
+        Ok(AddressWithZone(Endpoint::Service { .. })) => {
             Err(LabFault::new(format!("`{shown}` stands for several servers"), hint))
         }
-        Ok(Zoned(endpoint)) => Ok(endpoint),
+        Ok(AddressWithZone(endpoint)) => Ok(endpoint),
         Err(error) => Err(LabFault::new(format!("`{shown}` {error}"), hint)),
     }
 }
@@ -398,7 +398,7 @@ pub(super) fn addresses(
 
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let why = match text.parse() {
-        Ok(Zoned(Address::Ip(address))) => return Ok(address),
+        Ok(AddressWithZone(Address::Ip(address))) => return Ok(address),
         Ok(_) => "no ADDRESS:PORT".to_owned(),
         Err(error) => error.to_string(),
     };

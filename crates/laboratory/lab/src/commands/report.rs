@@ -52,7 +52,7 @@ pub(super) struct ReportArguments {
     #[arg(value_name = "RECORD", value_hint = ValueHint::AnyPath)]
     records: Vec<PathBuf>,
     #[command(flatten)]
-    sinks: Sinks,
+    sinks: ReportOutputs,
     /// Make one record of loads that several hosts began together (`lariat-lab load --start-at`),
     /// write it there, and report it alone
     #[arg(long, value_name = "SUM.json", value_hint = ValueHint::AnyPath)]
@@ -76,7 +76,7 @@ pub(super) struct ReportArguments {
 
 /// The places that a report goes to; without any of them, to the standard output.
 #[derive(Args, Debug, Default)]
-struct Sinks {
+struct ReportOutputs {
     /// Write one page that needs no network, instead of tables to the standard output
     #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
     pub(super) output: Option<PathBuf>,
@@ -212,7 +212,7 @@ fn of_one_kind(records: Records) -> LabResult<Records> {
 
 /// Writes or prints a report: of its figures those with names that begin so.
 fn write_all(
-    sinks: &Sinks,
+    sinks: &ReportOutputs,
     report: &ReportDocument,
     figures: &str,
     console: Console,
@@ -264,7 +264,7 @@ pub(super) fn compare(arguments: CompareArguments, console: Console) -> LabResul
     if records.len() < 2 {
         return Err(LabFault::reported(Exit::Usage));
     }
-    let sinks = Sinks { output: arguments.output, svg: arguments.svg, csv: None };
+    let sinks = ReportOutputs { output: arguments.output, svg: arguments.svg, csv: None };
     // Of the figures of loads, the one that compares them.
     write_all(&sinks, &compared(&records)?, "compar", console)?;
     Ok(Exit::Success)

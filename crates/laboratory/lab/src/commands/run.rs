@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use measure::experiment::{
     self, ExperimentPlan, FailureKind, Placement, RunEvent, RunMoment, Scenario, TargetDescription,
 };
-use measure::record::{HostReport, Tool};
+use measure::record::{HostReport, RecordingTool};
 use options::Complaint;
 
 use super::plan::{command, tool};
@@ -26,10 +26,10 @@ use crate::interrupt::{Cancel, Interrupt};
 use crate::load::destination::RecordDate;
 use crate::process::cpu_list;
 use crate::process::scratch::Scratch;
-use crate::run::journal::{Journal, minutes};
-use crate::run::needs::{self, Means, ResolvedTarget};
+use crate::run::journal::{RunJournal, minutes};
+use crate::run::needs::{self, ResolvedTarget, RunResources};
 use crate::run::scenario::ListedScenario;
-use crate::run::scenario::expansion::{self, Contender, Expanded};
+use crate::run::scenario::expansion::{self, CandidateTarget, ExpandedScenario};
 use crate::run::scenario::form::ScenarioForm;
 use crate::run::{ExperimentRun, RecordedPast, RunTally, now, scenario as scenarios};
 use crate::targets;
@@ -44,9 +44,10 @@ const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
 pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
-    let ground = || Ground::new(&request, command(), console, Interrupt::new(console, ENDING)?);
+    let context =
+        || RunContext::new(&request, command(), console, Interrupt::new(console, ENDING)?);
     if let Some(path) = &request.resume {
-        return ground()?.resume(path);
+        return context()?.resume(path);
     }
     if request.list {
         return list(&request, console);
@@ -59,10 +60,10 @@ pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     }
     let prepared = prepare(&request, console)?;
     if request.dry_run {
-        let Prepared { resolved, expanded, placement, .. } = &prepared;
+        let PreparedRun { resolved, expanded, placement, .. } = &prepared;
         return print(plan_text(expanded, resolved, placement));
     }
-    ground()?.begin(prepared)
+    context()?.begin(prepared)
 }
 
 /// A run for another command, which hears the signals; `command` is the one of its record.
@@ -72,23 +73,23 @@ pub(super) fn carry_out_alone(
     console: Console,
     interrupt: Interrupt,
 ) -> LabResult<Exit> {
-    let ground = Ground::new(request, command, console, interrupt)?;
+    let context = RunContext::new(request, command, console, interrupt)?;
     match &request.resume {
-        Some(path) => ground.resume(path),
-        None => ground.begin(prepare(request, console)?),
+        Some(path) => context.resume(path),
+        None => context.begin(prepare(request, console)?),
     }
 }
 
 /// All that lies ready before the first server starts.
-struct Prepared {
+struct PreparedRun {
     resolved: Vec<ResolvedTarget>,
-    expanded: Vec<Expanded>,
+    expanded: Vec<ExpandedScenario>,
     placement: Placement,
     host: HostReport,
 }
 
 /// Everything that can be wrong about what was asked.
-fn prepare(request: &RunArguments, console: Console) -> LabResult<Prepared> {
+fn prepare(request: &RunArguments, console: Console) -> LabResult<PreparedRun> {
     let targets = targets(request)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref())?;
     let host = host::report(None);
@@ -96,7 +97,7 @@ fn prepare(request: &RunArguments, console: Console) -> LabResult<Prepared> {
     let programs = programs(&request.builds, &targets)?;
     let builds = with_root(Builds { programs, ..Builds::default() }, &request.builds)?;
     let expanded = expand(&listed, &targets, &builds, request, &host, console)?;
-    Ok(Prepared { resolved: resolve(targets, &expanded, &builds)?, expanded, placement, host })
+    Ok(PreparedRun { resolved: resolve(targets, &expanded, &builds)?, expanded, placement, host })
 }
 
 fn targets(request: &RunArguments) -> LabResult<Vec<TestTarget>> {
@@ -110,7 +111,7 @@ fn targets(request: &RunArguments) -> LabResult<Vec<TestTarget>> {
 /// The programs of those targets that take part; after them, of what they load or are loaded by.
 fn resolve(
     targets: Vec<TestTarget>,
-    expanded: &[Expanded],
+    expanded: &[ExpandedScenario],
     builds: &Builds,
 ) -> LabResult<Vec<ResolvedTarget>> {
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
@@ -146,11 +147,11 @@ fn expand(
     request: &RunArguments,
     host: &HostReport,
     console: Console,
-) -> LabResult<Vec<Expanded>> {
+) -> LabResult<Vec<ExpandedScenario>> {
     let asked = request.asked(host);
-    let contenders =
-        targets.iter().map(|target| Contender { target, is_given: builds.is_other(target) });
-    let contenders: Vec<_> = contenders.collect();
+    let candidates =
+        targets.iter().map(|target| CandidateTarget { target, is_given: builds.is_other(target) });
+    let candidates: Vec<_> = candidates.collect();
     let mut forms = Vec::new();
     let mut is_wrong = false;
     let mut report = |listed: &ListedScenario, wrong: Vec<Complaint>| {
@@ -166,7 +167,7 @@ fn expand(
     check_only(&asked.only, forms.iter().map(|(_, form)| form))?;
     let mut expanded = Vec::new();
     for (one, form) in &forms {
-        match expansion::expand(&one.name, form, &contenders, &asked) {
+        match expansion::expand(&one.name, form, &candidates, &asked) {
             Ok(configurations) => expanded.push(configurations),
             Err(wrong) => report(one, wrong),
         }
@@ -185,7 +186,7 @@ fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
 }
 
 /// A run that was asked for, and the needs of each: a folder, and a listener for signals.
-struct Ground<'r> {
+struct RunContext<'r> {
     request: &'r RunArguments,
     /// The command of its record.
     command: Vec<String>,
@@ -194,7 +195,7 @@ struct Ground<'r> {
     console: Console,
 }
 
-impl<'r> Ground<'r> {
+impl<'r> RunContext<'r> {
     fn new(
         request: &'r RunArguments,
         command: Vec<String>,
@@ -212,9 +213,9 @@ impl<'r> Ground<'r> {
         Ok(Self { request, command, scratch, interrupt, console })
     }
 
-    fn begin(&self, mut prepared: Prepared) -> LabResult<Exit> {
+    fn begin(&self, mut prepared: PreparedRun) -> LabResult<Exit> {
         let date = RecordDate::of(SystemTime::now());
-        let mut journal = Journal::create(self.request.record.as_deref(), date)?;
+        let mut journal = RunJournal::create(self.request.record.as_deref(), date)?;
         let plan = self.plan(&mut prepared, date);
         journal.append(&RunEvent::Began(Box::new(plan.clone())))?;
         self.carry_out(&prepared, &plan, journal, RecordedPast::default())
@@ -223,7 +224,7 @@ impl<'r> Ground<'r> {
     /// A run that was stopped, from where it stopped.
     fn resume(&self, path: &Path) -> LabResult<Exit> {
         let console = self.console;
-        let (record, mut journal) = Journal::resume(path)?;
+        let (record, mut journal) = RunJournal::resume(path)?;
         let prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
         let targets = self.recorded(&prepared);
         if let Some(change) = changed(&record.plan, &prepared.expanded, &targets, &prepared.host) {
@@ -249,7 +250,7 @@ impl<'r> Ground<'r> {
     }
 
     /// The first line of the record.
-    fn plan(&self, prepared: &mut Prepared, date: RecordDate) -> ExperimentPlan {
+    fn plan(&self, prepared: &mut PreparedRun, date: RecordDate) -> ExperimentPlan {
         self.measure_speeds(prepared);
         let (request, mut command) = (self.request, self.command.clone());
         let seed = request.seed.unwrap_or_else(|| seed_of(date));
@@ -258,7 +259,7 @@ impl<'r> Ground<'r> {
         }
         ExperimentPlan {
             format: experiment::FORMAT,
-            tool: Tool { tls: load::outcome::tls_library(), ..tool("lariat-lab") },
+            tool: RecordingTool { tls: load::outcome::tls_library(), ..tool("lariat-lab") },
             command,
             started: date.to_string(),
             mode: request.mode_name().to_owned(),
@@ -271,7 +272,7 @@ impl<'r> Ground<'r> {
     }
 
     /// Keys and ciphers; a signal ends that at once, and the run with it.
-    fn measure_speeds(&self, prepared: &mut Prepared) {
+    fn measure_speeds(&self, prepared: &mut PreparedRun) {
         let Some(rows) = self.request.speeds() else {
             return;
         };
@@ -301,16 +302,16 @@ impl<'r> Ground<'r> {
 
     /// The targets that take part, in the order of the tables; the versions of those that are
     /// there.
-    fn recorded(&self, prepared: &Prepared) -> Vec<TargetDescription> {
+    fn recorded(&self, prepared: &PreparedRun) -> Vec<TargetDescription> {
         let folder = self.scratch.path();
         prepared.resolved.iter().map(|one| one.recorded(folder)).collect()
     }
 
     fn carry_out(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         plan: &ExperimentPlan,
-        mut journal: Journal,
+        mut journal: RunJournal,
         past: RecordedPast,
     ) -> LabResult<Exit> {
         report_missing(plan, &prepared.resolved, self.console);
@@ -318,7 +319,7 @@ impl<'r> Ground<'r> {
             plan,
             scenarios: &prepared.expanded,
             resolved: &prepared.resolved,
-            means: Means::new(&plan.placement, sys::limit::open_files()),
+            resources: RunResources::new(&plan.placement, sys::limit::open_files()),
             folder: self.scratch.path(),
             cancel: &self.interrupt,
             console: self.console,
@@ -332,7 +333,7 @@ impl<'r> Ground<'r> {
         self.conclude(tally, &journal)
     }
 
-    fn conclude(&self, tally: RunTally, journal: &Journal) -> LabResult<Exit> {
+    fn conclude(&self, tally: RunTally, journal: &RunJournal) -> LabResult<Exit> {
         let console = self.console;
         let path = journal.path().display().to_string();
         if !tally.is_complete {
@@ -377,7 +378,7 @@ fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: C
 }
 
 /// All scenarios, with their time in both modes.
-fn listing(quick: &[Expanded], full: &[Expanded]) -> String {
+fn listing(quick: &[ExpandedScenario], full: &[ExpandedScenario]) -> String {
     let mut text = String::new();
     for (quick, full) in quick.iter().zip(full) {
         let name = &quick.scenario.name;
@@ -390,12 +391,12 @@ fn listing(quick: &[Expanded], full: &[Expanded]) -> String {
             extent(full)
         );
     }
-    let total = |all: &[Expanded]| minutes(all.iter().map(time).sum());
+    let total = |all: &[ExpandedScenario]| minutes(all.iter().map(time).sum());
     let _ = writeln!(text, "all\n    quick: {}; full: {}", total(quick), total(full));
     text
 }
 
-fn extent(expanded: &Expanded) -> String {
+fn extent(expanded: &ExpandedScenario) -> String {
     let (count, repeats) = (expanded.supported().count(), expanded.scenario.repeats);
     let time = minutes(time(expanded));
     match expanded.scenario.until {
@@ -410,12 +411,16 @@ fn extent(expanded: &Expanded) -> String {
     }
 }
 
-fn time(expanded: &Expanded) -> Duration {
+fn time(expanded: &ExpandedScenario) -> Duration {
     expanded.supported().map(|it| it.estimate() * it.repeats).sum()
 }
 
 /// The plan of a run: its configurations with the command that makes the same load.
-fn plan_text(expanded: &[Expanded], resolved: &[ResolvedTarget], placement: &Placement) -> String {
+fn plan_text(
+    expanded: &[ExpandedScenario],
+    resolved: &[ResolvedTarget],
+    placement: &Placement,
+) -> String {
     let mut text = format!(
         "servers on CPU {}; load and origin on CPU {}\n",
         cpu_list(&placement.server),
@@ -467,7 +472,7 @@ fn check_only<'f>(
 /// The difference from when a record was begun, so that it cannot be taken up.
 fn changed(
     plan: &ExperimentPlan,
-    expanded: &[Expanded],
+    expanded: &[ExpandedScenario],
     targets: &[TargetDescription],
     host: &HostReport,
 ) -> Option<String> {

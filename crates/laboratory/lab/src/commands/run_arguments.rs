@@ -12,7 +12,7 @@ use measure::until::StoppingRule;
 use options::command_line::proposals_and_paths;
 
 use super::values::{
-    BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time, value,
+    BuildArguments, CpuList, Pair, SOME_TIME, SpeedChoice, cpu_list, pair, time, value,
 };
 use crate::fault::{LabFault, LabResult};
 use crate::run::scenario;
@@ -90,7 +90,7 @@ pub(super) struct RunArguments {
     client_cpus: Option<CpuList>,
     /// How long keys and ciphers of this host are measured first [default: quick; full with --full]
     #[arg(long)]
-    speeds: Option<Speeds>,
+    speeds: Option<SpeedChoice>,
     /// Repeat the order of configurations of another run [default: by the clock; it is recorded]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
@@ -192,7 +192,7 @@ impl RunArguments {
 
     /// The keys and ciphers that are measured first, if any.
     pub(super) fn speeds(&self) -> Option<SpeedRows> {
-        let usual = if self.full { Speeds::Full } else { Speeds::Quick };
+        let usual = if self.full { SpeedChoice::Full } else { SpeedChoice::Quick };
         self.speeds.unwrap_or(usual).rows()
     }
 

@@ -51,7 +51,7 @@ fn names() -> Vec<String> {
     all.chain(scenarios.into_iter().map(|one| one.name)).collect()
 }
 
-struct Row<'p> {
+struct TargetRow<'p> {
     target: &'p TestTarget,
     found: LabResult<(TargetProgram, Vec<String>)>,
 }
@@ -178,7 +178,7 @@ fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -
     })
 }
 
-fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
+fn look<'p>(target: &'p TestTarget, builds: &Builds) -> TargetRow<'p> {
     let found = builds.find(target).map(|program| {
         let may_run = program.root.is_none() || sys::process::is_root();
         let lines = if may_run {
@@ -188,7 +188,7 @@ fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
         };
         (program, lines)
     });
-    Row { target, found }
+    TargetRow { target, found }
 }
 
 /// Targets that are in roots, by their packages: none of them is run.
@@ -198,7 +198,7 @@ fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
         text += &format!("\nroot {} ({})\n", root.name, root.path.display());
         let of_root = Builds { root: Some(root), ..Builds::default() };
         let packaged = targets.iter().filter(|target| !target.form.packages.is_empty());
-        let rows = packaged.map(|target| Row {
+        let rows = packaged.map(|target| TargetRow {
             target,
             found: of_root.find(target).map(|program| (program, Vec::new())),
         });
@@ -214,7 +214,7 @@ fn versions(target: &TestTarget, program: &TargetProgram) -> Vec<String> {
     }
 }
 
-fn table(rows: &[Row<'_>]) -> String {
+fn table(rows: &[TargetRow<'_>]) -> String {
     let width = rows.iter().map(|row| row.target.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut line = |name: &str, words: &str| {

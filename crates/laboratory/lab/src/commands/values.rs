@@ -22,13 +22,13 @@ pub(super) type Pair = (String, String);
 
 /// The keys and ciphers that are measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum Speeds {
+pub(super) enum SpeedChoice {
     None,
     Quick,
     Full,
 }
 
-impl Speeds {
+impl SpeedChoice {
     pub(super) fn rows(self) -> Option<SpeedRows> {
         match self {
             Self::None => None,

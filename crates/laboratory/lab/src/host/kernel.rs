@@ -7,11 +7,11 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use measure::quantity::{ByteCount, RoundedCount};
-use measure::record::{Ability, Core, Feature, HostFact};
+use measure::record::{Core, HostAbility, HostFact, HostFeature};
 use sys::epoll;
-use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
-use sys::ktls::{Cipher, Half};
-use sys::limit::{Limit, descriptors, locked_memory};
+use sys::ktls::probe::{CIPHER_REMEDY, KtlsTrial, probe};
+use sys::ktls::{Cipher, KtlsDirection};
+use sys::limit::{ResourceLimit, descriptors, locked_memory};
 
 pub(crate) fn fact(name: &str, value: impl Into<String>) -> HostFact {
     with_remedy(name, value, None)
@@ -123,7 +123,7 @@ SHA512 | sha512 | SHA-384: key schedule and transcript of *_SHA384 suites
 SHA3 | sha3 | AES-GCM: three-way exclusive or";
 
 /// Features of the first CPU in `/proc/cpuinfo`; none of CPUs of other makes.
-pub(super) fn features(cpuinfo: &str) -> Vec<Feature> {
+pub(super) fn features(cpuinfo: &str) -> Vec<HostFeature> {
     let x86 = value(cpuinfo, "flags").map(|flags| (flags, X86));
     let arm = || value(cpuinfo, "Features").map(|flags| (flags, ARM));
     let Some((flags, table)) = x86.or_else(arm) else {
@@ -133,14 +133,14 @@ pub(super) fn features(cpuinfo: &str) -> Vec<Feature> {
     let feature = |row: &str| {
         let mut fields = row.splitn(3, " | ").map(str::to_owned);
         let mut next = || fields.next().unwrap_or_default();
-        Feature { name: next(), is_there: next().split(' ').all(has), use_for: next() }
+        HostFeature { name: next(), is_there: next().split(' ').all(has), use_for: next() }
     };
     table.lines().map(feature).collect()
 }
 
 const KTLS: &str = "kTLS";
 
-pub(super) fn abilities() -> Vec<Ability> {
+pub(super) fn abilities() -> Vec<HostAbility> {
     let found = probe();
     let mut abilities = match found.lack {
         None => vec![able(KTLS, found.sentence())],
@@ -156,16 +156,16 @@ pub(super) fn abilities() -> Vec<Ability> {
     abilities
 }
 
-fn able(name: &str, why: impl Into<String>) -> Ability {
-    Ability { name: name.to_owned(), is_there: true, why: why.into(), remedy: None }
+fn able(name: &str, why: impl Into<String>) -> HostAbility {
+    HostAbility { name: name.to_owned(), is_there: true, why: why.into(), remedy: None }
 }
 
-fn unable(name: &str, why: impl Into<String>, remedy: Option<&str>) -> Ability {
-    Ability { is_there: false, remedy: remedy.map(str::to_owned), ..able(name, why) }
+fn unable(name: &str, why: impl Into<String>, remedy: Option<&str>) -> HostAbility {
+    HostAbility { is_there: false, remedy: remedy.map(str::to_owned), ..able(name, why) }
 }
 
 /// There if anything of it is.
-fn cipher_ability(cipher: Cipher, tried: &[Tried]) -> Ability {
+fn cipher_ability(cipher: Cipher, tried: &[KtlsTrial]) -> HostAbility {
     let tried = || tried.iter().filter(|one| one.cipher == cipher);
     let mut why: Vec<String> = tried().filter(|one| one.error.is_none()).map(half_of).collect();
     let is_there = !why.is_empty();
@@ -184,7 +184,7 @@ fn cipher_ability(cipher: Cipher, tried: &[Tried]) -> Ability {
         let error = one.error.map(io::Error::from_raw_os_error);
         error.is_some_and(|error| error.kind() == ErrorKind::NotFound)
     });
-    Ability {
+    HostAbility {
         name: format!("{KTLS} {cipher}"),
         is_there,
         why: why.join("; "),
@@ -192,10 +192,10 @@ fn cipher_ability(cipher: Cipher, tried: &[Tried]) -> Ability {
     }
 }
 
-fn half_of(tried: &Tried) -> String {
+fn half_of(tried: &KtlsTrial) -> String {
     let half = match tried.half {
-        Half::Send => "to send",
-        Half::Receive => "to receive",
+        KtlsDirection::Send => "to send",
+        KtlsDirection::Receive => "to receive",
     };
     format!("{} {half}", tried.version)
 }
@@ -203,7 +203,7 @@ fn half_of(tried: &Tried) -> String {
 const URING: &str = "io_uring";
 const URING_SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
 
-fn without_rings(error: &io::Error, setting: &str, status: &str) -> Ability {
+fn without_rings(error: &io::Error, setting: &str, status: &str) -> HostAbility {
     let is_filtered = value(status, "Seccomp") == Some("2");
     match (error.kind(), setting) {
         (ErrorKind::PermissionDenied, "1" | "2") => unable(
@@ -268,7 +268,7 @@ fn count(limit: Option<u64>) -> String {
 }
 
 /// The soft limit is no matter: we raise it ourselves.
-fn open_files(limit: Limit, ceiling: Option<u64>) -> HostFact {
+fn open_files(limit: ResourceLimit, ceiling: Option<u64>) -> HostFact {
     let value = format!(
         "{} soft, {} hard, {} at most (fs.nr_open)",
         count(limit.soft),
@@ -285,7 +285,7 @@ fn open_files(limit: Limit, ceiling: Option<u64>) -> HostFact {
     with_remedy("open files", value, remedy)
 }
 
-fn locked(limit: Limit) -> HostFact {
+fn locked(limit: ResourceLimit) -> HostFact {
     let bytes = |limit: Option<u64>| {
         limit.map_or_else(|| "unlimited".to_owned(), |limit| ByteCount(limit).to_string())
     };
@@ -432,10 +432,14 @@ mod tests {
 
     #[test]
     fn a_cipher_is_there_if_any_of_it_is() {
-        let tried =
-            |half, error| Tried { version: Version::Tls13, cipher: Cipher::Aes128Gcm, half, error };
+        let tried = |half, error| KtlsTrial {
+            version: Version::Tls13,
+            cipher: Cipher::Aes128Gcm,
+            half,
+            error,
+        };
         let ability = |send, receive| {
-            let tried = [tried(Half::Send, send), tried(Half::Receive, receive)];
+            let tried = [tried(KtlsDirection::Send, send), tried(KtlsDirection::Receive, receive)];
             cipher_ability(Cipher::Aes128Gcm, &tried)
         };
         let all = ability(None, None);
@@ -449,8 +453,8 @@ mod tests {
         assert!(!none.is_there && none.remedy.is_some());
     }
 
-    const fn limit(soft: u64, hard: u64) -> Limit {
-        Limit { soft: Some(soft), hard: Some(hard) }
+    const fn limit(soft: u64, hard: u64) -> ResourceLimit {
+        ResourceLimit { soft: Some(soft), hard: Some(hard) }
     }
 
     #[test]
@@ -459,7 +463,7 @@ mod tests {
         assert_eq!(low.value, "1024 soft, 4096 hard, 1\u{202f}048\u{202f}576 at most (fs.nr_open)");
         assert!(low.remedy.unwrap().contains("ulimit -Hn 65536"));
         assert_eq!(open_files(limit(1024, 524_288), None).remedy, None);
-        let unlimited = Limit { soft: None, hard: None };
+        let unlimited = ResourceLimit { soft: None, hard: None };
         let unlimited = open_files(unlimited, None);
         assert!(unlimited.value.starts_with("unlimited soft"));
         assert_eq!(unlimited.remedy, None);

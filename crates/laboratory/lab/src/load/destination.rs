@@ -26,14 +26,14 @@ enum DestinationKind {
     Nowhere,
     Output,
     /// Into this file, when it is whole.
-    File(Partial),
+    File(PartialFile),
     /// Into something that is no regular file, `/dev/null` for one.
     Device(PathBuf),
 }
 
 /// A file that is written under another name, and gets its own when it is whole.
 #[derive(Debug)]
-struct Partial {
+struct PartialFile {
     path: PathBuf,
     partial: PathBuf,
     /// Nobody chose the name: it gives way to files that have it, such as the record of a load
@@ -77,7 +77,7 @@ impl Destination {
             Ok(_) if !is_record(&path) => return Err(foreign(flag, &path)),
             _ => {}
         }
-        let partial = Partial::look(&path, asked.is_none());
+        let partial = PartialFile::look(&path, asked.is_none());
         Ok(place(DestinationKind::File(partial.map_err(|error| refused(flag, &path, &error))?)))
     }
 
@@ -113,7 +113,7 @@ fn is_record(path: &Path) -> bool {
     read.is_ok() && (head.is_empty() || head.starts_with("{\"format\":"))
 }
 
-impl Partial {
+impl PartialFile {
     /// Looks whether it can be made, and leaves nothing behind.
     fn look(path: &Path, gives_way: bool) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();

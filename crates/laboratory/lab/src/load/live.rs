@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use load::plan::{ArrivalModel, Clients, Handshake, LoadPlan, Spacing, Stretch};
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
-use measure::record::Second;
+use measure::record::LoadSecond;
 use options::diagnostic::Paint;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(crate) fn figures(counts: [f64; 3], times: [f64; 2], resumed: Percentage) ->
 }
 
 /// The same of a second.
-pub(crate) fn figures_of(second: &Second) -> [String; 6] {
+pub(crate) fn figures_of(second: &LoadSecond) -> [String; 6] {
     let counts = [second.attempted, second.succeeded, second.failed].map(|count| count as f64);
     let resumed = Percentage { part: second.resumed, whole: second.resumed + second.full };
     figures(counts, [second.mean_ns as f64, second.p99_ns as f64], resumed)
@@ -80,7 +80,7 @@ impl LiveLine {
     /// load is to last, if that is known.
     pub(crate) fn text(
         self,
-        second: &Second,
+        second: &LoadSecond,
         failures: &BTreeMap<String, u64>,
         elapsed: Duration,
         planned: Option<Duration>,
@@ -297,8 +297,8 @@ mod tests {
 
     const PLAIN: LiveLine = LiveLine { width: 80, colour: false, unicode: true };
 
-    fn second() -> Second {
-        Second {
+    fn second() -> LoadSecond {
+        LoadSecond {
             at_s: 6,
             attempted: 512,
             succeeded: 512,
@@ -309,11 +309,11 @@ mod tests {
             p99_ns: 8_050_000,
             max_ns: 9_000_000,
             open: 50,
-            ..Second::default()
+            ..LoadSecond::default()
         }
     }
 
-    fn text(line: LiveLine, second: &Second, failures: &[(&str, u64)]) -> String {
+    fn text(line: LiveLine, second: &LoadSecond, failures: &[(&str, u64)]) -> String {
         let failures = failures.iter().map(|(name, count)| ((*name).to_owned(), *count));
         let (elapsed, planned) = (Duration::from_secs(7), Duration::from_secs(10));
         line.text(second, &failures.collect(), elapsed, Some(planned))
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_figure() {
-        let nothing = Second { attempted: 3, failed: 3, ..Second::default() };
+        let nothing = LoadSecond { attempted: 3, failed: 3, ..LoadSecond::default() };
         let shown = text(PLAIN, &nothing, &[("connect-refused", 3)]);
         let mut lines = shown.lines();
         let figures: Vec<_> = lines.next().unwrap().split_whitespace().skip(4).collect();
@@ -386,7 +386,7 @@ mod tests {
             ("alert-bad_certificate_status_response", 3),
             ("connect-timeout", 40),
         ];
-        let busy = Second {
+        let busy = LoadSecond {
             attempted: 9_876_543,
             succeeded: 8_876_543,
             failed: 1_000_045,
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn colours_add_nothing_but_colours() {
         let colour = LiveLine { colour: true, ..PLAIN };
-        let failing = Second { failed: 4, ..second() };
+        let failing = LoadSecond { failed: 4, ..second() };
         let shown = text(colour, &failing, &[("not-tls", 4)]);
         let mut bare = String::new();
         for (index, part) in shown.split('\u{1b}').enumerate() {

@@ -178,7 +178,7 @@ mod tests {
     use load::run::SecondProgress;
     use measure::choice::Kind;
     use measure::histogram::Histogram;
-    use measure::record::Second;
+    use measure::record::LoadSecond;
 
     use super::*;
 
@@ -187,7 +187,7 @@ mod tests {
         let mut total = Histogram::default();
         [1, 3, 3, 700].into_iter().for_each(|ms| total.record(Duration::from_millis(ms)));
         let second = SecondProgress {
-            second: Second { attempted: 5, succeeded: 4, failed: 1, ..Second::default() },
+            second: LoadSecond { attempted: 5, succeeded: 4, failed: 1, ..LoadSecond::default() },
             late: 2,
             failures: [("not-tls".to_owned(), 1)].into(),
             handshakes: [(Kind::Full, 1), (Kind::Psk, 3)].into(),

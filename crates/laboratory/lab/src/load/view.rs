@@ -16,7 +16,7 @@ use measure::choice::Kind;
 use measure::histogram::Histogram;
 use measure::merge::add_all;
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
-use measure::record::{Second, TransactionCounts};
+use measure::record::{LoadSecond, TransactionCounts};
 use sys::process::is_in_foreground;
 use terminal_size::{Height, Width};
 
@@ -189,14 +189,14 @@ pub(crate) struct LoadProgress {
     /// Response times of those that succeeded.
     pub(crate) total: Histogram,
     /// The last one.
-    pub(crate) last: Second,
+    pub(crate) last: LoadSecond,
     /// Successes in each of the last seconds.
     pub(crate) succeeded: Vec<u64>,
 }
 
 impl LoadProgress {
     pub(crate) fn add(&mut self, more: &SecondProgress) {
-        let Second { attempted, succeeded, failed, .. } = more.second;
+        let LoadSecond { attempted, succeeded, failed, .. } = more.second;
         self.seconds += 1;
         let attempted = attempted + more.late;
         self.counts += TransactionCounts { attempted, succeeded, failed };

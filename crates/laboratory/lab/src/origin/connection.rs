@@ -115,7 +115,7 @@ enum OriginStage {
     Linger,
 }
 
-enum Sent {
+enum SendResult {
     All,
     UpToTheRoom,
     UpToTheTurn,
@@ -185,9 +185,9 @@ impl OriginConnection {
         loop {
             self.end_delay(&mut buffers.output, now);
             match self.send(&mut buffers.output, now)? {
-                Sent::All => {}
-                Sent::UpToTheRoom => return Ok(NextStep::WaitForRoom),
-                Sent::UpToTheTurn => return Ok(NextStep::Again),
+                SendResult::All => {}
+                SendResult::UpToTheRoom => return Ok(NextStep::WaitForRoom),
+                SendResult::UpToTheTurn => return Ok(NextStep::Again),
             }
             match self.stage {
                 OriginStage::Delay(until, _) => return Ok(NextStep::Wake(until)),
@@ -388,9 +388,9 @@ impl OriginConnection {
         }
     }
 
-    fn send(&mut self, output: &mut OriginOutput, now: Instant) -> io::Result<Sent> {
+    fn send(&mut self, output: &mut OriginOutput, now: Instant) -> io::Result<SendResult> {
         if output.out.is_empty() && self.download.is_none() {
-            return Ok(Sent::All);
+            return Ok(SendResult::All);
         }
         let (written, offered) = self.write(&output.out);
         let written = match written {
@@ -399,11 +399,11 @@ impl OriginConnection {
         };
         self.note_sent(written, output, now);
         if output.out.is_empty() && self.download.is_none() {
-            return Ok(Sent::All);
+            return Ok(SendResult::All);
         }
         self.unsent.append(&mut output.out);
         // A socket that takes less than it was offered is full, and will say when it is not.
-        Ok(if written < offered { Sent::UpToTheRoom } else { Sent::UpToTheTurn })
+        Ok(if written < offered { SendResult::UpToTheRoom } else { SendResult::UpToTheTurn })
     }
 
     /// One write, and how much was offered with it.

@@ -59,7 +59,7 @@ pub(super) struct OriginWorker {
     now: Instant,
     warn: fn(&io::Error),
     /// Burns CPU time beside the work.
-    pub(super) ballast: Option<Ballast>,
+    pub(super) busy_work: Option<BusyWork>,
 }
 
 struct OriginSlot {
@@ -96,7 +96,7 @@ impl OriginWorker {
             buffers: Buffers::new(),
             now,
             warn,
-            ballast: None,
+            busy_work: None,
         };
         worker.watch_listeners()?;
         Ok(worker)
@@ -128,8 +128,8 @@ impl OriginWorker {
             self.go_on();
             self.welcome_all()?;
             self.sweep();
-            if let Some(ballast) = &mut self.ballast {
-                ballast.burn();
+            if let Some(busy_work) = &mut self.busy_work {
+                busy_work.burn();
             }
         }
     }
@@ -339,7 +339,7 @@ fn slot(slots: &mut Slab<OriginSlot>, token: u64) -> Option<&mut OriginSlot> {
 
 /// That of the thread that calls it.
 #[derive(Debug)]
-pub(super) struct Ballast {
+pub(super) struct BusyWork {
     share: f64,
     /// The thread's CPU time when it was last burnt.
     seen: Duration,
@@ -347,7 +347,7 @@ pub(super) struct Ballast {
     owed_ns: f64,
 }
 
-impl Ballast {
+impl BusyWork {
     pub(super) fn new(share: f64) -> Self {
         Self { share, seen: Duration::ZERO, owed_ns: 0.0 }
     }
@@ -373,15 +373,15 @@ mod tests {
     /// The thread's own clock decides, however busy the host is.
     #[test]
     fn what_is_burnt_is_in_proportion() {
-        let mut ballast = Ballast::new(0.5);
-        ballast.burn();
+        let mut busy_work = BusyWork::new(0.5);
+        busy_work.burn();
         let begun = sys::cpu::thread_time();
         let mut worked = Duration::ZERO;
         while worked < Duration::from_millis(20) {
             let from = sys::cpu::thread_time();
             while sys::cpu::thread_time() - from < Duration::from_micros(200) {}
             worked += sys::cpu::thread_time() - from;
-            ballast.burn();
+            busy_work.burn();
         }
         let all = (sys::cpu::thread_time() - begun).as_secs_f64() / worked.as_secs_f64();
         assert!((1.45..1.6).contains(&all), "{all}");

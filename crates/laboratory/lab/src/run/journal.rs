@@ -11,7 +11,7 @@ use measure::quantity::ByteCount;
 use measure::record::LoadRecordFault;
 
 use super::measurement::verdict::MeasurementFailure;
-use super::scenario::settings::Planned;
+use super::scenario::settings::PlannedConfiguration;
 use crate::console::Console;
 use crate::fault::{LabFault, LabResult};
 use crate::load::destination::RecordDate;
@@ -20,12 +20,12 @@ use crate::process::scratch::first_free;
 
 /// An open record, which no other run writes meanwhile.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct RunJournal {
     file: File,
     path: PathBuf,
 }
 
-impl Journal {
+impl RunJournal {
     /// Creates one: there, or, if no path was given, in the working directory under a free name.
     pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> LabResult<Self> {
         let create = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
@@ -136,9 +136,9 @@ fn unread(path: &Path, fault: &LoadRecordFault) -> LabFault {
     LabFault::new(format_args!("{}: {}", path.display(), tame(&fault.to_string())), hint)
 }
 
-fn locked(file: File, path: PathBuf) -> LabResult<Journal> {
+fn locked(file: File, path: PathBuf) -> LabResult<RunJournal> {
     match sys::file::lock(&file) {
-        Ok(true) => Ok(Journal { file, path }),
+        Ok(true) => Ok(RunJournal { file, path }),
         Ok(false) => Err(LabFault::new(
             format_args!("another run writes to {}", path.display()),
             "wait until it has ended, or begin a record of your own",
@@ -193,7 +193,7 @@ impl RunProgress {
 
     pub(crate) fn measured(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedConfiguration,
         metrics: &[Metric],
         measurement: &Measurement,
     ) {
@@ -205,7 +205,7 @@ impl RunProgress {
     }
 
     /// Printed even if quiet was asked for.
-    pub(crate) fn failed(&mut self, planned: &Planned, failure: &MeasurementFailure) {
+    pub(crate) fn failed(&mut self, planned: &PlannedConfiguration, failure: &MeasurementFailure) {
         self.step(planned);
         let kind = match failure {
             MeasurementFailure::Void(_) => "void",
@@ -214,7 +214,7 @@ impl RunProgress {
         self.say(planned, &format!("{kind}: {}", failure.why()));
     }
 
-    fn step(&mut self, planned: &Planned) {
+    fn step(&mut self, planned: &PlannedConfiguration) {
         self.done += 1;
         // With a rule, the least number of rounds was counted.
         self.total = self.total.max(self.done);
@@ -222,7 +222,7 @@ impl RunProgress {
         self.planned += planned.estimate();
     }
 
-    fn say(&self, planned: &Planned, what: &str) {
+    fn say(&self, planned: &PlannedConfiguration, what: &str) {
         let width = self.total.to_string().len();
         let key = planned.configuration.key.trim_start_matches("target=");
         let left = self.time_left();

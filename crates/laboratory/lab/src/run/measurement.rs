@@ -20,12 +20,14 @@ use std::time::{Duration, Instant, SystemTime};
 use load::outcome::interrupted_by_stop;
 use load::plan::{ArrivalModel, LoadPlan, Verification};
 use measure::choice::Kind;
-use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload};
+use measure::experiment::{DurationSummary, Measurement, MeasurementNoise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{LoadRecord, RunWarning, Second, TrafficBytes};
+use measure::record::{LoadRecord, LoadSecond, RunWarning, TrafficBytes};
 
-use super::scenario::settings::{Call, ConfigurationSettings, LaunchSettings, Planned};
+use super::scenario::settings::{
+    Call, ConfigurationSettings, LaunchSettings, PlannedConfiguration,
+};
 use crate::interrupt::Cancel;
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::{TargetCertificates, site_name};
@@ -34,9 +36,9 @@ use crate::targets::program::TargetProgram;
 use crate::targets::server::{ServerPlace, TargetServer, own_folder};
 use loaded::{BackgroundLoad, LoadResult, LoadedUsage};
 use programs::{
-    CpuAssignment, EventCommand, Fetched, LoggedRequests, RunningOrigin, ServerEvent, fetch,
+    CpuAssignment, EventCommand, FetchedRun, LoggedRequests, RunningOrigin, ServerEvent, fetch,
 };
-use usage::{MeasuredCapacity, Used, WatchedProcesses, of_capacity, of_client};
+use usage::{CpuUsage, MeasuredCapacity, WatchedProcesses, of_capacity, of_client};
 use verdict::{Evidence, Measured, MeasurementFailure};
 
 /// A server that takes longer to fill its session cache hangs.
@@ -70,7 +72,7 @@ pub(crate) struct Bench<'a> {
 
 #[derive(Clone, Copy)]
 pub(crate) struct MeasuredSubject<'a> {
-    pub(crate) planned: &'a Planned,
+    pub(crate) planned: &'a PlannedConfiguration,
     pub(crate) target: &'a TestTarget,
     pub(crate) program: &'a TargetProgram,
     /// The program that makes the load in place of us.
@@ -195,7 +197,7 @@ struct Session<'s, 'a> {
 
 impl Session<'_, '_> {
     fn load(&mut self) -> Measured<Measurement> {
-        let Planned { load, launch, .. } = self.subject.planned;
+        let PlannedConfiguration { load, launch, .. } = self.subject.planned;
         let settings = load.settings.clone();
         let capacity = load.capacity.as_ref();
         let first = match capacity {
@@ -338,7 +340,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<RunWarning> {
+    fn warning(&self, load: Duration, elapsed: Duration, used: CpuUsage) -> Option<RunWarning> {
         let CpuAssignment { server, client, is_shared } = self.cpus;
         let server_busy = used.server_busy(elapsed, server.len());
         of_client(load + used.origin, elapsed, client.len(), server_busy).filter(|_| !is_shared)
@@ -347,7 +349,7 @@ impl Session<'_, '_> {
     fn common(
         &self,
         elapsed: Duration,
-        used: Used,
+        used: CpuUsage,
         at_load: LoadedUsage,
         client_busy: f64,
     ) -> Measurement {
@@ -363,7 +365,7 @@ impl Session<'_, '_> {
             resident_bytes_loaded: at_load.resident_bytes,
             open_connections: at_load.open_connections,
             background: used.background,
-            noise: Noise {
+            noise: MeasurementNoise {
                 foreign: used.foreign,
                 stolen: used.stolen,
                 server_busy: used.server_busy(elapsed, self.cpus.server.len()),
@@ -414,7 +416,7 @@ impl Session<'_, '_> {
     /// counted, or those more that were in progress when the program ended.
     fn judge_call(
         &self,
-        fetched: &Fetched,
+        fetched: &FetchedRun,
         requests: Option<&LoggedRequests>,
         connections: u64,
     ) -> Measured<()> {
@@ -440,12 +442,12 @@ impl Session<'_, '_> {
         };
         let all: u64 = requests.handshakes.iter().map(|row| row.count).sum();
         let full = record.handshakes_of(Kind::Full);
-        record.seconds = vec![Second { full, resumed: all - full, ..Second::default() }];
+        record.seconds = vec![LoadSecond { full, resumed: all - full, ..LoadSecond::default() }];
         let evidence = Evidence { record: &record, is_tls: planned.launch.is_tls, is_closed: true };
         verdict::judge(&planned.expect, evidence)
     }
 
-    fn called(&self, fetched: &Fetched, used: Used) -> Measurement {
+    fn called(&self, fetched: &FetchedRun, used: CpuUsage) -> Measurement {
         let counted = fetched.counted;
         let elapsed = fetched.took;
         let mut response = Histogram::default();

@@ -6,14 +6,14 @@ use std::path::Path;
 use measure::experiment::{self, Placement};
 use measure::record::Core;
 
-use super::scenario::settings::{ConfigurationSettings, Planned};
+use super::scenario::settings::{ConfigurationSettings, PlannedConfiguration};
 use crate::fault::{LabFault, LabResult};
 use crate::process::cpu_list;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program::{self, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Means {
+pub(crate) struct RunResources {
     pub(crate) cpus: usize,
     /// Open files of a process.
     pub(crate) files: u64,
@@ -29,14 +29,14 @@ const FILES_A_CONNECTION: u64 = 2;
 /// The connections of a load that does not say how many it has, as `load` has it.
 const CONNECTIONS_DEFAULT: u64 = 50;
 
-impl Means {
+impl RunResources {
     pub(crate) fn new(placement: &Placement, files: u64) -> Self {
         let both = placement.server.iter().chain(&placement.client);
         Self { cpus: both.collect::<BTreeSet<_>>().len(), files }
     }
 
     /// The missing need because of which a configuration cannot be measured, and the remedy.
-    pub(crate) fn lack(self, planned: &Planned) -> Option<(String, String)> {
+    pub(crate) fn lack(self, planned: &PlannedConfiguration) -> Option<(String, String)> {
         let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
             return Some((
@@ -58,7 +58,7 @@ impl Means {
     }
 
     /// Whether server and client must share CPUs.
-    pub(crate) fn must_share(self, planned: &Planned) -> bool {
+    pub(crate) fn must_share(self, planned: &PlannedConfiguration) -> bool {
         usize::from(planned.spec.workers) + 1 > self.cpus
     }
 }

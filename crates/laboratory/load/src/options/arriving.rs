@@ -7,7 +7,7 @@ use super::written::WrittenLoad;
 use crate::plan::{ArrivalModel, Spacing, Stretch};
 
 /// How load arrives; the connections of closed load depend on the threads and come later.
-pub(crate) struct Arriving {
+pub(crate) struct ArrivalOptions {
     pub(crate) model: ArrivalModel,
     pub(crate) duration: Duration,
     pub(crate) search: Option<Search>,
@@ -26,7 +26,7 @@ const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
 /// Reads how load arrives, and notes every contradiction.
-pub(crate) fn arriving(load: &WrittenLoad<'_>) -> Arriving {
+pub(crate) fn arriving(load: &WrittenLoad<'_>) -> ArrivalOptions {
     check(load);
     let arrival = &load.arrival;
     let default = if arrival.count.is_written() { COUNTED_DURATION_MAX } else { DURATION_DEFAULT };
@@ -41,9 +41,9 @@ pub(crate) fn arriving(load: &WrittenLoad<'_>) -> Arriving {
         (None, None, rates) => rates.iter().map(|rate| even(*rate, step)).collect(),
     };
     if stretches.is_empty() {
-        return Arriving { model: ArrivalModel::Closed { connections: 0 }, duration, search };
+        return ArrivalOptions { model: ArrivalModel::Closed { connections: 0 }, duration, search };
     }
-    Arriving {
+    ArrivalOptions {
         duration: stretches.iter().map(|stretch| stretch.length).sum(),
         model: ArrivalModel::Open {
             stretches,

@@ -174,7 +174,7 @@ fn of_document(
         let about = one.subject.map_or_else(String::new, |subject| format!("{subject}: "));
         let problem = Problem { message: about + &one.message, hint: one.hint };
         match one.place {
-            options::Place::File { path, line, .. } if line > 0 => {
+            options::FaultLocation::File { path, line, .. } if line > 0 => {
                 placed(&format!("{path}:{line}"), problem)
             }
             _ => placed(name, problem),

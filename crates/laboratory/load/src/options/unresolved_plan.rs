@@ -6,7 +6,7 @@ use std::time::Duration;
 use options::{KeyPlace, Problem};
 use wire::address::{Address, Endpoint};
 
-use super::arriving::{Arriving, arriving};
+use super::arriving::{ArrivalOptions, arriving};
 use super::url::Url;
 use super::value::{Files, OrNone, Search, Times, unique};
 use super::written::WrittenLoad;
@@ -47,7 +47,7 @@ impl UnresolvedPlan {
     ) -> Option<Self> {
         let url = load.target.url.value.as_ref()?;
         check(load, url, allowed_cpus);
-        let Arriving { model, duration, search } = arriving(load);
+        let ArrivalOptions { model, duration, search } = arriving(load);
         let count_max = load.arrival.count.given().copied();
         let is_timed = count_max.is_none()
             || load.arrival.duration.is_written()

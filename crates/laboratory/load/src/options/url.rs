@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use options::Problem;
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, AddressError, Endpoint, without_zone};
 
 use super::value::{Read, not};
@@ -99,7 +99,7 @@ fn endpoint(authority: &str, tls: bool) -> Read<Endpoint> {
         (false, true) => format!("{authority}:443"),
         (false, false) => format!("{authority}:80"),
     };
-    let Zoned(endpoint) = match full.replacen("%25", "%", 1).parse() {
+    let AddressWithZone(endpoint) = match full.replacen("%25", "%", 1).parse() {
         Ok(endpoint) => endpoint,
         Err(error @ (AddressError::ZoneMissing | AddressError::ZoneUnknown)) => {
             let hint = "the zone follows the address, as in https://[fe80::1%25eth0]:8443/";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::bounds::{LoadBound, LoadFigure};
 use measure::quantity::nanoseconds;
 use options::{Field, Problem, quantity};
-use sys::socket::Zoned;
+use sys::socket::AddressWithZone;
 use wire::address::{Address, Endpoint};
 
 pub use measure::capacity::CapacityLimit;
@@ -196,7 +196,7 @@ pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
 pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     let wanted = "take HOST:PORT or unix:PATH";
     let endpoint = match text.parse() {
-        Ok(Zoned(endpoint)) => endpoint,
+        Ok(AddressWithZone(endpoint)) => endpoint,
         Err(error) => {
             return refused(text, &wire::address::AddressError::to_string(&error), wanted);
         }
@@ -327,7 +327,7 @@ pub(crate) fn content(path: &Field<'_, Option<String>>, files: Files<'_>) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use measure::record::{LoadRecord, Second, TransactionCounts};
+    use measure::record::{LoadRecord, LoadSecond, TransactionCounts};
 
     use super::*;
 
@@ -406,7 +406,7 @@ mod tests {
     fn bounds_of_a_load_read_and_hold() {
         let record = LoadRecord {
             totals: TransactionCounts { attempted: 200, succeeded: 199, failed: 1 },
-            seconds: vec![Second { resumed: 150, full: 50, ..Second::default() }],
+            seconds: vec![LoadSecond { resumed: 150, full: 50, ..LoadSecond::default() }],
             elapsed_ns: 2_000_000_000,
             ..LoadRecord::default()
         };

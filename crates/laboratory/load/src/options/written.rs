@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use measure::bounds::LoadBound;
 use options::row::{boolean, count, duration, parsed_by, path, size, switch, text};
-use options::{Foreign, Key, Kind, Nested, Node, Report, Section, Table, choice, section, table};
+use options::{
+    ForeignKeyName, Key, Kind, Nested, Node, Report, Section, Table, choice, section, table,
+};
 use wire::address::Endpoint;
 use wire::starttls::Dialect;
 
@@ -54,36 +56,36 @@ pub static TABLE: Table = Table {
 };
 
 /// Flags of curl, wrk, h2load, ab, vegeta and hey.
-const FOREIGN: &[Foreign] = &[
-    Foreign { value: "off", ..Foreign::new("k", "curl", "verify") },
-    Foreign { value: "off", ..Foreign::new("insecure", "curl", "verify") },
-    Foreign::new("cacert", "curl", "ca"),
-    Foreign::new("cert", "curl", "client-certificate"),
-    Foreign::new("E", "curl", "client-certificate"),
-    Foreign::new("H", "curl and wrk", "header"),
-    Foreign::new("X", "curl", "method"),
-    Foreign::new("request", "curl", "method"),
-    Foreign::new("data", "curl", "body"),
-    Foreign::new("ciphers", "curl", "suites"),
-    Foreign::new("curves", "curl", "groups"),
-    Foreign::new("resolve", "curl", "connect"),
-    Foreign::new("connect-to", "curl", "connect"),
-    Foreign::new("c", "wrk, h2load and ab", "connections"),
-    Foreign::new("t", "wrk and h2load", "threads"),
-    Foreign::new("d", "wrk", "duration"),
-    Foreign::new("D", "h2load", "duration"),
-    Foreign::new("z", "hey", "duration"),
-    Foreign::new("R", "wrk2", "rate"),
-    Foreign::new("n", "h2load and ab", "count"),
-    Foreign::new("requests", "h2load", "count"),
-    Foreign::new("warm-up-time", "h2load", "warm-up"),
-    Foreign::new("npn-list", "h2load", "alpn"),
-    Foreign::new("alpn-list", "h2load", "alpn"),
-    Foreign::new("workers", "vegeta", "clients"),
-    Foreign::new("max-workers", "vegeta", "clients"),
-    Foreign::new("root-certs", "vegeta", "ca"),
-    Foreign::new("sni", "h2load", "server-name"),
-    Foreign::new("servername", "openssl", "server-name"),
+const FOREIGN: &[ForeignKeyName] = &[
+    ForeignKeyName { value: "off", ..ForeignKeyName::new("k", "curl", "verify") },
+    ForeignKeyName { value: "off", ..ForeignKeyName::new("insecure", "curl", "verify") },
+    ForeignKeyName::new("cacert", "curl", "ca"),
+    ForeignKeyName::new("cert", "curl", "client-certificate"),
+    ForeignKeyName::new("E", "curl", "client-certificate"),
+    ForeignKeyName::new("H", "curl and wrk", "header"),
+    ForeignKeyName::new("X", "curl", "method"),
+    ForeignKeyName::new("request", "curl", "method"),
+    ForeignKeyName::new("data", "curl", "body"),
+    ForeignKeyName::new("ciphers", "curl", "suites"),
+    ForeignKeyName::new("curves", "curl", "groups"),
+    ForeignKeyName::new("resolve", "curl", "connect"),
+    ForeignKeyName::new("connect-to", "curl", "connect"),
+    ForeignKeyName::new("c", "wrk, h2load and ab", "connections"),
+    ForeignKeyName::new("t", "wrk and h2load", "threads"),
+    ForeignKeyName::new("d", "wrk", "duration"),
+    ForeignKeyName::new("D", "h2load", "duration"),
+    ForeignKeyName::new("z", "hey", "duration"),
+    ForeignKeyName::new("R", "wrk2", "rate"),
+    ForeignKeyName::new("n", "h2load and ab", "count"),
+    ForeignKeyName::new("requests", "h2load", "count"),
+    ForeignKeyName::new("warm-up-time", "h2load", "warm-up"),
+    ForeignKeyName::new("npn-list", "h2load", "alpn"),
+    ForeignKeyName::new("alpn-list", "h2load", "alpn"),
+    ForeignKeyName::new("workers", "vegeta", "clients"),
+    ForeignKeyName::new("max-workers", "vegeta", "clients"),
+    ForeignKeyName::new("root-certs", "vegeta", "ca"),
+    ForeignKeyName::new("sni", "h2load", "server-name"),
+    ForeignKeyName::new("servername", "openssl", "server-name"),
 ];
 
 /// Reports whether a key is about TLS, so that it does not fit `http://`.

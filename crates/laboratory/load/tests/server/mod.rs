@@ -106,7 +106,7 @@ fn config(authority: &Authority, cache: Cache) -> ServerConfig {
         .expect("loopback");
     config.session_storage = match cache {
         Cache::All | Cache::EarlyData => ServerSessionMemoryCache::new(1000),
-        Cache::Forgetful => Arc::new(Forgetful),
+        Cache::Forgetful => Arc::new(ForgetfulServer),
         Cache::None => Arc::new(NoServerSessionStorage {}),
     };
     match cache {
@@ -119,9 +119,9 @@ fn config(authority: &Authority, cache: Cache) -> ServerConfig {
 }
 
 #[derive(Debug)]
-struct Forgetful;
+struct ForgetfulServer;
 
-impl StoresServerSessions for Forgetful {
+impl StoresServerSessions for ForgetfulServer {
     fn put(&self, _: Vec<u8>, _: Vec<u8>) -> bool {
         true
     }
@@ -156,7 +156,7 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
         data.read_to_end(&mut early).expect("loopback");
     }
     let stream = StreamOwned::new(tls, stream);
-    let mut reader = BufReader::new(Early(early, stream));
+    let mut reader = BufReader::new(EarlyDataServer(early, stream));
     let mut line = String::new();
     let (mut closes, mut body_bytes) = (false, 0);
     while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
@@ -186,9 +186,9 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
 }
 
 /// Stream of early data, then the rest.
-struct Early(Vec<u8>, StreamOwned<ServerConnection, TcpStream>);
+struct EarlyDataServer(Vec<u8>, StreamOwned<ServerConnection, TcpStream>);
 
-impl Read for Early {
+impl Read for EarlyDataServer {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.0.is_empty() {
             return self.1.read(buffer);

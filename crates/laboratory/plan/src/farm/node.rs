@@ -84,7 +84,7 @@ const KEPT_FOR_FULL: f64 = 0.125;
 
 /// Connections that came together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cohort {
+pub(super) struct ConnectionCohort {
     at: u64,
     pub(super) has_session: bool,
     pub(super) attempt: usize,
@@ -100,13 +100,13 @@ pub(super) struct FarmNode {
     /// The tick at which it died.
     pub(super) down_since: Option<u64>,
     pub(super) is_known_down: bool,
-    queue: VecDeque<Cohort>,
+    queue: VecDeque<ConnectionCohort>,
     pub(super) told: SimulatedNode,
 }
 
 /// The work of a tick.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct TickWork {
     pub(super) full: u64,
     pub(super) resumed: u64,
     /// To its capacity; 1 where something was left.
@@ -115,12 +115,12 @@ pub(super) struct Served {
     /// Ticks in the queue, and how many.
     pub(super) waits: Vec<(u64, u64)>,
     /// Clients that gave up in this tick.
-    pub(super) gone: Vec<Cohort>,
+    pub(super) gone: Vec<ConnectionCohort>,
 }
 
 impl FarmNode {
     pub(super) fn push(&mut self, at: u64, has_session: bool, attempt: usize, count: u64) {
-        self.queue.push_back(Cohort { at, has_session, attempt, count, is_gone: false });
+        self.queue.push_back(ConnectionCohort { at, has_session, attempt, count, is_gone: false });
     }
 
     pub(super) fn waiting(&self) -> u64 {
@@ -133,7 +133,7 @@ impl FarmNode {
     }
 
     /// Connections of a node that dies, but for those whose clients are gone.
-    pub(super) fn take_queue(&mut self) -> Vec<Cohort> {
+    pub(super) fn take_queue(&mut self) -> Vec<ConnectionCohort> {
         self.queue.drain(..).filter(|cohort| !cohort.is_gone).collect()
     }
 
@@ -143,8 +143,9 @@ impl FarmNode {
         capacity_s: f64,
         ticks_per_s: u64,
         settings: &FarmSettings,
-    ) -> Served {
-        let mut tick = ServingTick { now, left_s: capacity_s, settings, served: Served::default() };
+    ) -> TickWork {
+        let mut tick =
+            ServingTick { now, left_s: capacity_s, settings, served: TickWork::default() };
         let patience = (settings.patience_s * ticks_per_s as f64).round().max(1.0) as u64;
         for cohort in self.queue.iter_mut().filter(|it| !it.is_gone && now >= it.at + patience) {
             cohort.is_gone = true;
@@ -185,7 +186,7 @@ impl FarmNode {
     }
 }
 
-fn cost_s(cohort: &Cohort, settings: &FarmSettings) -> f64 {
+fn cost_s(cohort: &ConnectionCohort, settings: &FarmSettings) -> f64 {
     if cohort.has_session { settings.resumed_s } else { settings.full_s }
 }
 
@@ -194,12 +195,12 @@ struct ServingTick<'s> {
     now: u64,
     left_s: f64,
     settings: &'s FarmSettings,
-    served: Served,
+    served: TickWork,
 }
 
 impl ServingTick<'_> {
     /// Refuses a cohort whose clients are gone.
-    fn refuse(&mut self, cohort: &mut Cohort) {
+    fn refuse(&mut self, cohort: &mut ConnectionCohort) {
         if cohort.is_gone {
             let cost = cohort.count as f64 * self.settings.full_s * REFUSAL;
             self.served.wasted_s += cost;
@@ -210,7 +211,7 @@ impl ServingTick<'_> {
 
     /// Serves as many of a cohort as the time is enough for. Time that is left for a part of one is
     /// spent on it, so that no time is lost to rounding.
-    fn serve(&mut self, cohort: &mut Cohort) {
+    fn serve(&mut self, cohort: &mut ConnectionCohort) {
         let each = cost_s(cohort, self.settings);
         if self.left_s <= 0.0 || cohort.count == 0 {
             return;
@@ -237,18 +238,18 @@ const STEP: f64 = 1.05;
 const BUCKETS: usize = 360;
 
 #[derive(Clone, Debug)]
-pub(super) struct Waits {
+pub(super) struct WaitHistogram {
     counts: Vec<u64>,
     sum_s: f64,
 }
 
-impl Default for Waits {
+impl Default for WaitHistogram {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS], sum_s: 0.0 }
     }
 }
 
-impl Waits {
+impl WaitHistogram {
     /// Connections that waited as long in a queue, and then as the worker's median, 95th and 99th
     /// percentile say.
     pub(super) fn add(&mut self, queue_s: f64, quantiles: [f64; 3], count: u64) {

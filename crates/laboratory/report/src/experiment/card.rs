@@ -61,7 +61,7 @@ pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String,
     let study = one_of(&all, subject.scenario, name, ("scenario", "--scenario"))?;
     let combination =
         one_of(&study.combinations, subject.context, Combination::title, ("context", "--context"))?;
-    let claim = Claim::of(study, combination, &ranking)?;
+    let claim = CardClaim::of(study, combination, &ranking)?;
     Ok(format!("{}\n", claim.draw(experiment, study, combination)))
 }
 
@@ -88,7 +88,7 @@ fn one_of<'a, T>(
     }
 }
 
-struct Claim {
+struct CardClaim {
     first: String,
     /// Nearest of the other targets.
     nearest: String,
@@ -98,7 +98,7 @@ struct Claim {
     found: Comparison,
 }
 
-impl Claim {
+impl CardClaim {
     fn of(
         study: &Study<'_>,
         combination: &Combination<'_>,

@@ -10,7 +10,7 @@ use measure::statistics::Spread;
 
 use super::comparison::{compare, in_cell};
 use super::study::{Combination, Gap, Study, StudyEntry, base};
-use crate::document::{Cell, NONE, ReportTable, Sheet, number};
+use crate::document::{Cell, DataSheet, NONE, ReportTable, number};
 use crate::words::{digits, in_percent, joined};
 
 /// Makes a row per configuration: the medians of its metrics, and the main one against that of its
@@ -306,7 +306,7 @@ pub(crate) fn version(target: &TargetDescription) -> String {
 const NAMES: &str = "scenario configuration target values";
 
 /// Makes a row per metric of a configuration.
-pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
+pub(crate) fn configurations(studies: &[Study<'_>]) -> DataSheet {
     let heads = "metric count min median mean max deviation ratio ratio_from ratio_to verdict gap";
     let rows = studies.iter().flat_map(|study| {
         let entries = study.entries().flat_map(|(combination, entry)| {
@@ -315,7 +315,7 @@ pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
         });
         entries.collect::<Vec<_>>()
     });
-    Sheet {
+    DataSheet {
         name: "configurations".to_owned(),
         heads: NAMES.split(' ').chain(heads.split(' ')).collect(),
         rows: rows.collect(),
@@ -382,7 +382,7 @@ const COUNTS: [CountColumn; 16] = [
 ];
 
 /// Makes a row per metric of a measurement.
-pub(crate) fn measurements(studies: &[Study<'_>]) -> Sheet {
+pub(crate) fn measurements(studies: &[Study<'_>]) -> DataSheet {
     let mut rows = Vec::new();
     for study in studies {
         for (combination, entry) in study.entries() {
@@ -399,7 +399,7 @@ pub(crate) fn measurements(studies: &[Study<'_>]) -> Sheet {
     }
     let heads = "repeat at metric value".split(' ');
     let heads = NAMES.split(' ').chain(heads);
-    Sheet {
+    DataSheet {
         name: "measurements".to_owned(),
         heads: heads.chain(COUNTS.map(|(name, _)| name)).collect(),
         rows,

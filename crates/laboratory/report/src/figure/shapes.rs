@@ -95,7 +95,7 @@ pub(crate) fn text_width(text: &str) -> f64 {
 /// Returns every shape of a panel from the back to the front, and its height.
 pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
     let layout = &PanelLayout::new(chart, panel);
-    let draw = Draw { x: chart.x.scale, y: panel.y.scale, layout };
+    let draw = ChartPen { x: chart.x.scale, y: panel.y.scale, layout };
     let mut shapes = draw.grid(chart, panel);
     shapes.extend(draw.heads(panel));
     shapes.extend(panel.limits.iter().map(|limit| draw.limit(limit)));
@@ -106,13 +106,13 @@ pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
     (shapes, layout.bottom + FOOT)
 }
 
-struct Draw<'a> {
+struct ChartPen<'a> {
     x: AxisScale,
     y: AxisScale,
     layout: &'a PanelLayout,
 }
 
-impl Draw<'_> {
+impl ChartPen<'_> {
     fn x(&self, value: f64) -> Option<f64> {
         let width = self.layout.right - self.layout.left;
         Some(self.layout.left + self.x.place(value)? * width)

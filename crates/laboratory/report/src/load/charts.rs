@@ -7,9 +7,9 @@ use measure::choice::Kind;
 use measure::histogram::Histogram;
 use measure::metric::Metric;
 use measure::quantity::{Nanoseconds, RoundedCount};
-use measure::record::{LoadRecord, Second};
+use measure::record::{LoadRecord, LoadSecond};
 
-use super::reading::{Reached, TransactionPart, points, read_offs};
+use super::reading::{ReadOffRate, TransactionPart, points, read_offs};
 use super::time_series::{SeriesSample, Timeline, smoothed};
 use crate::figure::{
     Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,
@@ -149,9 +149,9 @@ fn description(timeline: Timeline<'_>) -> String {
 
 fn columns(timeline: Timeline<'_>) -> Vec<AxisStretch> {
     let (groups, length_s) = timeline.groups(SAMPLES_MAX);
-    let column = |seconds: &[Second]| {
+    let column = |seconds: &[LoadSecond]| {
         let from = seconds.first().map_or(0, |second| second.at_s);
-        let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&LoadSecond) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
         let longest = seconds.iter().map(|second| second.p99_ns).max();
         let text = format!(
             "{from} s: attempted {}, succeeded {}, failed {}, p99 {}",
@@ -285,7 +285,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> Option<Chart> {
 }
 
 /// Adds a read-off; those of the same rate share a callout.
-fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: Reached, name: &str) {
+fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: ReadOffRate, name: &str) {
     let per_s = rate.per_s;
     let point = points.iter().find(|point| point.succeeded_per_s == per_s);
     let Some(point) = point else { return };

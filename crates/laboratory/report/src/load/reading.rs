@@ -12,8 +12,8 @@ use measure::histogram::Histogram;
 use measure::metric::Metric;
 use measure::quantity::{ByteCount, Nanoseconds, Percentage, RoundedCount};
 use measure::record::{
-    Latencies, LoadRecord, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest,
-    RecordedTls, Second,
+    Latencies, LoadRecord, LoadSecond, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest,
+    RecordedTls,
 };
 use measure::statistics::Spread;
 
@@ -38,7 +38,7 @@ fn elapsed_s(record: &LoadRecord) -> f64 {
 }
 
 /// Returns the seconds that lie completely in the load. Only they are samples.
-fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &Second> {
+fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &LoadSecond> {
     /// Tolerance for a load that ends too early and has still filled its last second.
     const TOLERANCE_S: f64 = 1e-3;
     let end = elapsed_s(record) + TOLERANCE_S;
@@ -289,20 +289,21 @@ pub(crate) fn points(record: &LoadRecord) -> Vec<RatePoint> {
 fn of_seconds(record: &LoadRecord) -> Option<Vec<RatePoint>> {
     /// Maximum points of a curve, so that each covers enough seconds to be stable.
     const POINTS_MAX: usize = 40;
-    let seconds: Vec<Second> = whole_seconds(record).copied().collect();
+    let seconds: Vec<LoadSecond> = whole_seconds(record).copied().collect();
     let together = seconds.len().div_ceil(POINTS_MAX).max(1);
     seconds.chunks(together).map(|seconds| point(record, seconds)).collect()
 }
 
 /// Returns a point. Its rate is the planned one: a load that lags behind attempts less per second.
-fn point(record: &LoadRecord, seconds: &[Second]) -> Option<RatePoint> {
-    let sum = |of: fn(&Second) -> u64| seconds.iter().map(|second| of(second) as f64).sum::<f64>();
+fn point(record: &LoadRecord, seconds: &[LoadSecond]) -> Option<RatePoint> {
+    let sum =
+        |of: fn(&LoadSecond) -> u64| seconds.iter().map(|second| of(second) as f64).sum::<f64>();
     let length_s = seconds.len() as f64;
     let succeeded = sum(|second| second.succeeded);
     let ended = succeeded + sum(|second| second.failed);
-    let time_ns = |second: &Second| second.mean_ns as f64 * second.succeeded as f64;
+    let time_ns = |second: &LoadSecond| second.mean_ns as f64 * second.succeeded as f64;
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-    let planned = |second: &Second| record.plan.arrival.ramp_per_s(second.at_s as f64 + 0.5);
+    let planned = |second: &LoadSecond| record.plan.arrival.ramp_per_s(second.at_s as f64 + 0.5);
     Some(RatePoint {
         offered_per_s: seconds.iter().map(planned).sum::<Option<f64>>()? / length_s,
         succeeded_per_s: succeeded / length_s,
@@ -318,12 +319,12 @@ pub(crate) struct ReadOff {
     pub(crate) name: &'static str,
     pub(crate) short: &'static str,
     /// Greatest rate of success that kept the limit, if any.
-    pub(crate) rate: Option<Reached>,
+    pub(crate) rate: Option<ReadOffRate>,
 }
 
 /// A rate that was read off.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reached {
+pub(crate) struct ReadOffRate {
     pub(crate) per_s: f64,
     /// Whether nothing broke the limit: the capacity may then exceed the offered rate.
     pub(crate) is_open: bool,
@@ -331,7 +332,7 @@ pub(crate) struct Reached {
     pub(crate) step: Option<f64>,
 }
 
-impl fmt::Display for Reached {
+impl fmt::Display for ReadOffRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = if self.is_open { " or more" } else { "" };
         write!(f, "{}/s{more}", Metric::Rate.fitted(self.per_s))
@@ -353,7 +354,7 @@ pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
         let is_open = is_rising && !points.iter().any(is_broken);
         let rate = per_s.map(|per_s| {
             let step = capacity::step(&offered, per_s);
-            Reached { per_s, is_open, step }
+            ReadOffRate { per_s, is_open, step }
         });
         ReadOff { metric, name, short, rate }
     };

@@ -3,14 +3,15 @@
 use measure::histogram::Histogram;
 use measure::metric::Metric;
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
-use measure::record::{HandshakeCounts, LoadRecord, PlanStep, RequestResult, Second};
+use measure::record::{HandshakeCounts, LoadRecord, LoadSecond, PlanStep, RequestResult};
 use measure::statistics::Spread;
 
 use super::reading::{
-    CARDS, METRICS, PARTS, Reached, conditions, cpu_per_transaction_ns, read_offs, resumed, spread,
+    CARDS, METRICS, PARTS, ReadOffRate, conditions, cpu_per_transaction_ns, read_offs, resumed,
+    spread,
 };
 use super::time_series::Timeline;
-use crate::document::{Cell, NONE, ReportTable, Sheet, cells, number};
+use crate::document::{Cell, DataSheet, NONE, ReportTable, cells, number};
 use crate::words::{id_part, in_percent, joined, titled};
 
 /// Returns the head of a row, for people.
@@ -95,7 +96,7 @@ pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
 }
 
 /// Returns the durations as a sheet.
-pub(crate) fn latency_sheet(record: &LoadRecord) -> Sheet {
+pub(crate) fn latency_sheet(record: &LoadRecord) -> DataSheet {
     let heads = "kind part count mean_ns deviation_ns min_ns p10_ns p50_ns p75_ns p90_ns p99_ns \
                  p99.9_ns p99.99_ns max_ns";
     let mut rows = Vec::new();
@@ -129,8 +130,8 @@ fn each_part(
 }
 
 /// Makes a sheet whose heads are separated by spaces.
-fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
-    Sheet { name: name.to_owned(), heads: heads.split(' ').collect(), rows }
+fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> DataSheet {
+    DataSheet { name: name.to_owned(), heads: heads.split(' ').collect(), rows }
 }
 
 pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
@@ -217,7 +218,7 @@ pub(crate) fn requests(record: &LoadRecord) -> ReportTable {
 
 /// A column of seconds: head of the table, head of the sheet, value; in a row of several seconds,
 /// counts are sums and other values the greatest.
-type SecondColumn = (&'static str, &'static str, fn(&Second) -> u64);
+type SecondColumn = (&'static str, &'static str, fn(&LoadSecond) -> u64);
 
 const SECOND_COUNTS: [SecondColumn; 5] = [
     ("attempted", "attempted", |it| it.attempted),
@@ -244,7 +245,7 @@ pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
     let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.0);
     let mut table = ReportTable::new(caption, ["s"].into_iter().chain(columns).chain(["open"]));
     for seconds in groups {
-        let greatest = |of: fn(&Second) -> u64| seconds.iter().map(of).max().unwrap_or(0);
+        let greatest = |of: fn(&LoadSecond) -> u64| seconds.iter().map(of).max().unwrap_or(0);
         let counts = SECOND_COUNTS.map(|(_, _, of)| {
             let sum = seconds.iter().map(of).fold(0, u64::saturating_add);
             Cell::from(RoundedCount(sum as f64))
@@ -258,9 +259,9 @@ pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
 }
 
 /// Returns the seconds as a sheet, a row per second.
-pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
+pub(crate) fn second_sheet(record: &LoadRecord) -> DataSheet {
     let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.1);
-    let row = |second: &Second| {
+    let row = |second: &LoadSecond| {
         let counts = SECOND_COUNTS.map(|(_, _, of)| of(second).to_string());
         // A second without successes has no times.
         let times = SECOND_TIMES.map(|(_, _, of)| match second.succeeded {
@@ -270,7 +271,7 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
         let (at, open) = (second.at_s.to_string(), second.open.to_string());
         [at].into_iter().chain(counts).chain(times).chain([open]).collect()
     };
-    Sheet {
+    DataSheet {
         name: "seconds".to_owned(),
         heads: ["at_s"].into_iter().chain(columns).chain(["open"]).collect(),
         rows: record.seconds.iter().map(row).collect(),
@@ -302,7 +303,7 @@ pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
 }
 
 /// Returns the steps as a sheet.
-pub(crate) fn step_sheet(record: &LoadRecord) -> Sheet {
+pub(crate) fn step_sheet(record: &LoadRecord) -> DataSheet {
     let heads = "from_s length_s offered_per_s succeeded_per_s attempted succeeded failed \
                  error_rate mean_ns quantile_ns";
     let row = |step: &PlanStep| {
@@ -336,7 +337,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
         _ => "Greatest rates of success, read off the steps; ±: from one to the next",
     };
     let mut table = ReportTable::new(caption, ["<", ""]);
-    let mut line = |name: &str, id: &str, rate: Option<Reached>| {
+    let mut line = |name: &str, id: &str, rate: Option<ReadOffRate>| {
         let cell = match rate {
             Some(rate) => {
                 let step = rate.step.map_or_else(String::new, in_percent);
@@ -349,7 +350,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     if let Some(capacity) = &record.capacity {
         let broken = capacity.broken_at_per_s;
         let is_open = broken.is_none();
-        let reached = |per_s, is_open| Reached { per_s, is_open, step: None };
+        let reached = |per_s, is_open| ReadOffRate { per_s, is_open, step: None };
         let found = capacity.found_per_s.map(|per_s| reached(per_s, is_open));
         line(&capacity.limit.to_string(), "capacity-per-s", found);
         if let Some(broken) = broken {

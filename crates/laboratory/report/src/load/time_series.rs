@@ -2,7 +2,7 @@
 
 use measure::experiment::Measurement;
 use measure::metric::{Metric, MetricUnit};
-use measure::record::{LoadRecord, Second, TransactionCounts};
+use measure::record::{LoadRecord, LoadSecond, TransactionCounts};
 
 /// A sample: of a second, or of several merged ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl SeriesSample {
 /// The seconds of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline<'r> {
-    pub(crate) seconds: &'r [Second],
+    pub(crate) seconds: &'r [LoadSecond],
     pub(crate) elapsed_ns: u64,
     pub(crate) totals: TransactionCounts,
 }
@@ -68,11 +68,11 @@ impl<'r> Timeline<'r> {
     }
 
     /// Makes at most `groups_max` groups of equal length; returns them, and that length in seconds.
-    pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [Second]>, u64) {
+    pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [LoadSecond]>, u64) {
         let first = self.seconds.first().map_or(0, |second| second.at_s);
         let last = self.seconds.last().map_or(0, |second| second.at_s);
         let length_s = (last.saturating_sub(first) + 1).div_ceil(groups_max as u64).max(1);
-        let of = |second: &Second| second.at_s.saturating_sub(first) / length_s;
+        let of = |second: &LoadSecond| second.at_s.saturating_sub(first) / length_s;
         let groups = self.seconds.chunk_by(|a, b| of(a) == of(b));
         (groups.collect(), length_s)
     }
@@ -81,7 +81,7 @@ impl<'r> Timeline<'r> {
     pub(crate) fn samples(self, metric: Metric, samples_max: usize) -> Vec<SeriesSample> {
         let (groups, _) = self.groups(samples_max);
         let samples = groups.into_iter().map(|seconds| {
-            let at = |second: Option<&Second>| second.map_or(0.0, |second| second.at_s as f64);
+            let at = |second: Option<&LoadSecond>| second.map_or(0.0, |second| second.at_s as f64);
             let at_s = f64::midpoint(at(seconds.first()), at(seconds.last()) + 1.0);
             let values = seconds.iter();
             sample(at_s, values.filter_map(|second| self.value(second, metric)))
@@ -90,7 +90,7 @@ impl<'r> Timeline<'r> {
     }
 
     /// Returns a second's value and its weight; `None` if it has none, or was too short.
-    fn value(self, second: &Second, metric: Metric) -> Option<(f64, f64)> {
+    fn value(self, second: &LoadSecond, metric: Metric) -> Option<(f64, f64)> {
         /// Minimum of a second's length at which its rate is meaningful.
         const SHORTEST_S: f64 = 0.5;
         let value = metric.of_second(second)?;
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn what_ends_after_the_last_attempt_is_cut() {
-        let second = |(at_s, attempted): (u64, u64)| Second {
+        let second = |(at_s, attempted): (u64, u64)| LoadSecond {
             at_s,
             attempted,
             succeeded: 7,
-            ..Second::default()
+            ..LoadSecond::default()
         };
         let seconds = [(0, 20), (1, 0), (2, 30), (3, 0)].map(second);
         let timeline = Timeline {

@@ -10,9 +10,10 @@ use measure::choice::Kind;
 use measure::choice::{Group, Handshake, Signature, Suite, Verify, Versions};
 use measure::histogram::Histogram;
 use measure::record::{
-    CapacitySearch, ClientUsage, HandshakeCounts, Host, Latencies, LoadRecord, LoadThread,
-    PlanStep, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest, RecordedTarget,
-    RecordedTls, RunEnding, RunWarning, Second, Tool, TrafficBytes, TransactionCounts,
+    CapacitySearch, ClientUsage, HandshakeCounts, Host, Latencies, LoadRecord, LoadSecond,
+    LoadThread, PlanStep, PlannedRate, RecordedArrival, RecordedPlan, RecordedRequest,
+    RecordedTarget, RecordedTls, RecordingTool, RunEnding, RunWarning, TrafficBytes,
+    TransactionCounts,
 };
 use report::ReportDocument;
 
@@ -29,7 +30,7 @@ pub(crate) fn report(records: &[LoadRecord]) -> ReportDocument {
 pub(crate) fn empty() -> LoadRecord {
     LoadRecord {
         format: measure::record::FORMAT,
-        tool: Tool {
+        tool: RecordingTool {
             name: "lariat-lab".to_owned(),
             version: "0.1.0".to_owned(),
             tls: "rustls 0.23.46".to_owned(),
@@ -96,7 +97,7 @@ pub(crate) fn tiny() -> LoadRecord {
             total: histogram([1230, 1410]),
         },
     );
-    record.seconds = vec![Second {
+    record.seconds = vec![LoadSecond {
         at_s: 0,
         attempted: 3,
         succeeded: 2,
@@ -315,7 +316,7 @@ pub(crate) fn hostile() -> LoadRecord {
 /// A run under construction.
 struct Run {
     chance: u64,
-    seconds: Vec<Second>,
+    seconds: Vec<LoadSecond>,
     total: Histogram,
     flags: Vec<[String; 2]>,
 }
@@ -359,7 +360,7 @@ impl Run {
             let ms = mean_ms * (1.0 - skew / 6.0 + waited);
             of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));
         }
-        self.seconds.push(Second {
+        self.seconds.push(LoadSecond {
             at_s: self.seconds.len() as u64,
             attempted,
             succeeded,
@@ -369,13 +370,13 @@ impl Run {
             p99_ns: of_second.quantile_ns(0.99),
             max_ns: of_second.max_ns(),
             open: 50,
-            ..Second::default()
+            ..LoadSecond::default()
         });
         self.total.add(&of_second);
     }
 
     fn finish(mut self, kinds: &[(Kind, f64)]) -> LoadRecord {
-        let sum = |of: fn(&Second) -> u64| self.seconds.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LoadSecond) -> u64| self.seconds.iter().map(of).sum::<u64>();
         let totals = TransactionCounts {
             attempted: sum(|second| second.attempted),
             succeeded: sum(|second| second.succeeded),
@@ -485,8 +486,8 @@ fn client(attempted: u64, elapsed_ns: u64) -> ClientUsage {
 
 fn steps_of(record: &LoadRecord, length_s: usize) -> Vec<PlanStep> {
     let chunks = record.seconds.chunks(length_s).enumerate();
-    let step = |(index, seconds): (usize, &[Second])| {
-        let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).sum::<u64>();
+    let step = |(index, seconds): (usize, &[LoadSecond])| {
+        let sum = |of: fn(&LoadSecond) -> u64| seconds.iter().map(of).sum::<u64>();
         let (attempted, succeeded) = (sum(|s| s.attempted), sum(|s| s.succeeded));
         let length = seconds.len() as f64;
         let weighted: u64 = seconds.iter().map(|s| s.mean_ns * s.succeeded).sum();

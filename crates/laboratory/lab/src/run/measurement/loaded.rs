@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use load::outcome::{Frame, LoadOutcome};
 use load::plan::{ArrivalModel, LoadPlan};
-use load::run::{self, Run, Stopper};
+use load::run::{self, RunningLoad, Stopper};
 use measure::record::{LoadRecord, RunEnding};
 
 use super::programs::ServerEvent;
-use super::usage::{TimedReading, Used, WatchedProcesses};
+use super::usage::{CpuUsage, TimedReading, WatchedProcesses};
 use super::verdict::{Measured, MeasurementFailure};
 use crate::interrupt::Cancel;
 use crate::process::ProcessTree;
@@ -29,7 +29,7 @@ pub(crate) struct LoadResult {
     /// Transactions that succeeded from then until nothing was begun any more.
     pub(crate) ended_in_time: u64,
     /// Use from the end of the warm-up until the server was at rest.
-    pub(crate) used: Used,
+    pub(crate) used: CpuUsage,
     /// The server near the end.
     pub(crate) at_load: LoadedUsage,
 }
@@ -129,7 +129,7 @@ pub(crate) fn fruitless(record: &LoadRecord) -> MeasurementFailure {
 }
 
 /// Waits for the end of the warm-up.
-fn at_beginning(run: &Run, watched: &WatchedProcesses) -> Measured<TimedReading> {
+fn at_beginning(run: &RunningLoad, watched: &WatchedProcesses) -> Measured<TimedReading> {
     if run.wait_for_rest() {
         let usage = watched.usage_at_rest();
         run.go_on();
@@ -142,7 +142,7 @@ fn at_beginning(run: &Run, watched: &WatchedProcesses) -> Measured<TimedReading>
 /// Waits for the end of the load, and reads the server's memory and has the event happen on the
 /// way.
 fn finish(
-    run: Run,
+    run: RunningLoad,
     plan: &LoadPlan,
     server: ProcessTree,
     event: Option<&ServerEvent>,
@@ -190,7 +190,7 @@ fn look_at(
 }
 
 /// A load in the background; it ends with this value.
-pub(crate) struct BackgroundLoad(Option<Run>);
+pub(crate) struct BackgroundLoad(Option<RunningLoad>);
 
 impl BackgroundLoad {
     /// Starts it. Its threads let those of the measured load have the CPU.
@@ -298,19 +298,19 @@ mod tests {
     }
 
     /// Asks to end as soon as a load has begun, or never.
-    struct Hand {
+    struct LoadInterrupter {
         ends: bool,
         asked: AtomicBool,
     }
 
-    impl Hand {
+    impl LoadInterrupter {
         fn new(ends: bool) -> Self {
             let asked = AtomicBool::new(false);
             Self { ends, asked }
         }
     }
 
-    impl Cancel for Hand {
+    impl Cancel for LoadInterrupter {
         fn is_requested(&self) -> bool {
             self.asked.load(SeqCst)
         }
@@ -334,7 +334,7 @@ mod tests {
             ("warm-up", "50ms"),
         ];
         let plan = plan(server(OK), &stay);
-        let never = Hand::new(false);
+        let never = LoadInterrupter::new(false);
         probe(&plan, &never).unwrap();
         let loaded = run(&plan, &idle.watched(), None, &never).unwrap();
         assert_eq!(loaded.at_load.open_connections, 6);
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_load_in_the_background_is_counted_beside_it() {
         let idle = Idle::new();
-        let never = Hand::new(false);
+        let never = LoadInterrupter::new(false);
         let settings = [("rate", "200"), ("duration", "300ms"), ("warm-up", "100ms")];
         let address = server(OK);
         let background =
@@ -367,14 +367,14 @@ mod tests {
     fn open_load_is_read_too() {
         let idle = Idle::new();
         let plan = plan(server(OK), &[("rate", "200"), ("duration", "300ms")]);
-        let loaded = run(&plan, &idle.watched(), None, &Hand::new(false)).unwrap();
+        let loaded = run(&plan, &idle.watched(), None, &LoadInterrupter::new(false)).unwrap();
         assert_eq!(loaded.record.totals.attempted, 60);
         assert!(loaded.used.foreign >= 0.0 && loaded.used.foreign <= 1.0);
     }
 
     #[test]
     fn a_server_that_does_not_answer_is_found_first() {
-        let never = Hand::new(false);
+        let never = LoadInterrupter::new(false);
         let refusing = plan(server(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), &[]);
         let MeasurementFailure::Failed(why) = probe(&refusing, &never).unwrap_err() else {
             panic!("it is the server's failure");

@@ -274,7 +274,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The result of one run of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Fetched {
+pub(crate) struct FetchedRun {
     pub(crate) counted: OutputNumbers,
     /// How long it took, by its own clock, or else by ours with its start and end.
     pub(crate) took: Duration,
@@ -294,7 +294,7 @@ pub(crate) fn fetch(
     cpus: &[u16],
     server_bytes: impl Fn() -> u64,
     cancel: &dyn Cancel,
-) -> Measured<Fetched> {
+) -> Measured<FetchedRun> {
     let mut child = start(client, values, cpus)?;
     let begun = Instant::now();
     let mut most = (server_bytes(), 0);
@@ -325,7 +325,7 @@ pub(crate) fn fetch(
         let said = first_lines(&said);
         MeasurementFailure::Failed(format!("{} ended ({how}): {said}", client.name))
     })?;
-    Ok(Fetched {
+    Ok(FetchedRun {
         counted,
         took: counted.took.unwrap_or(took),
         server_bytes: most.0,

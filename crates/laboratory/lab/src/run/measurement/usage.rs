@@ -11,7 +11,7 @@ use measure::capacity::{RatePoint, ReadOffs};
 use measure::experiment::DurationSummary;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{BackgroundResult, LoadRecord, RunWarning, Second, TransactionCounts};
+use measure::record::{BackgroundResult, LoadRecord, LoadSecond, RunWarning, TransactionCounts};
 
 use super::verdict::{Measured, MeasurementFailure};
 use crate::process::{CpuReading, ProcessTree};
@@ -46,7 +46,7 @@ pub(crate) struct TimedReading {
 
 /// CPU time between two moments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Used {
+pub(crate) struct CpuUsage {
     pub(crate) server: Duration,
     /// How often threads of it went to sleep.
     pub(crate) server_switches: u64,
@@ -101,7 +101,7 @@ impl TimedReading {
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.
-    pub(crate) fn since(&self, before: &Self) -> Measured<Used> {
+    pub(crate) fn since(&self, before: &Self) -> Measured<CpuUsage> {
         let server = self.server.since(&before.server)?;
         let origin = self.origin.since(&before.origin);
         let origin = origin
@@ -109,7 +109,7 @@ impl TimedReading {
         let ended = self.ended.saturating_sub(before.ended);
         let own = self.own.saturating_sub(before.own);
         let machine = self.machine.since(before.machine);
-        Ok(Used {
+        Ok(CpuUsage {
             server,
             server_switches: self.server_switches.saturating_sub(before.server_switches),
             origin,
@@ -127,7 +127,7 @@ impl TimedReading {
     }
 }
 
-impl Used {
+impl CpuUsage {
     /// The share of a time that `cpus` CPUs of the server worked for it, 0 to 1.
     pub(crate) fn server_busy(&self, elapsed: Duration, cpus: usize) -> f64 {
         share(self.server, elapsed * u32::try_from(cpus).unwrap_or(u32::MAX))
@@ -240,7 +240,7 @@ pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummar
 }
 
 /// Second by second, where the rate changes or something happens to the server; else nothing.
-pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> Vec<Second> {
+pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> Vec<LoadSecond> {
     let is_kept = has_event || changes(stretches(plan));
     if is_kept { record.seconds.clone() } else { Vec::new() }
 }
@@ -266,7 +266,7 @@ fn changes(stretches: &[Stretch]) -> bool {
 }
 
 /// The transactions that ended in a second, whenever they were begun.
-fn point(second: &Second) -> RatePoint {
+fn point(second: &LoadSecond) -> RatePoint {
     let ended = second.succeeded + second.failed;
     RatePoint {
         offered_per_s: second.attempted as f64,
@@ -363,13 +363,13 @@ mod tests {
 
     #[test]
     fn a_second_is_a_point() {
-        let second = Second {
+        let second = LoadSecond {
             attempted: 500,
             succeeded: 90,
             failed: 10,
             mean_ns: 7,
             p99_ns: 9,
-            ..Second::default()
+            ..LoadSecond::default()
         };
         let point = point(&second);
         assert_eq!(point.offered_per_s, 500.0);

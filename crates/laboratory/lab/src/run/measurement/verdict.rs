@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::choice::Kind;
-use measure::record::{HandshakeCounts, LoadRecord, Second, TransactionCounts};
+use measure::record::{HandshakeCounts, LoadRecord, LoadSecond, TransactionCounts};
 
 use crate::run::scenario::settings::{Expect, ShareBounds};
 
@@ -111,7 +111,7 @@ pub(crate) fn judge_origin(wanted: ShareBounds, rows: &[HandshakeCounts]) -> Mea
 }
 
 /// Resumptions are judged by the figures alone: in the warm-up every session begins.
-fn of_resumed(expect: &Expect, seconds: &[Second]) -> Option<String> {
+fn of_resumed(expect: &Expect, seconds: &[LoadSecond]) -> Option<String> {
     let wanted = expect.resumed?;
     let resumed: u64 = seconds.iter().map(|second| second.resumed).sum();
     let full: u64 = seconds.iter().map(|second| second.full).sum();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn why(expect: &str, handshakes: &[HandshakeCounts], failed: u64, is_closed: bool) -> String {
-        let second = Second { resumed: 75, full: 25, ..Second::default() };
+        let second = LoadSecond { resumed: 75, full: 25, ..LoadSecond::default() };
         let record = LoadRecord {
             handshakes: handshakes.to_vec(),
             seconds: vec![second],

@@ -8,12 +8,12 @@ use std::time::Duration;
 use measure::experiment::{self, Configuration, Factor, RecordedValue};
 use measure::metric::Metric;
 use measure::until::{ROUNDS_MIN, StoppingRule};
-use options::{Complaint, Problem, Spot, quantity};
+use options::{Complaint, Problem, RawLocation, quantity};
 
 use super::form::{FactorForm, FactorValue, RunPace, ScenarioForm};
 use super::settings::{
-    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, OfferedLoad, Planned,
-    PlannedLoad,
+    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, OfferedLoad,
+    PlannedConfiguration, PlannedLoad,
 };
 use crate::fault::did_you_mean;
 use crate::targets::form::{Scheme, ServerSpec, Serves, TargetFront, TargetRole, TestTarget};
@@ -21,7 +21,7 @@ use crate::targets::templates;
 
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Contender<'p> {
+pub(crate) struct CandidateTarget<'p> {
     pub(crate) target: &'p TestTarget,
     /// Whether the user gave another build than the packaged one.
     pub(crate) is_given: bool,
@@ -45,14 +45,14 @@ pub(crate) struct ScenarioOverrides {
 
 /// A scenario and its configurations, in the order of its tables.
 #[derive(Clone, Debug)]
-pub(crate) struct Expanded {
+pub(crate) struct ExpandedScenario {
     pub(crate) scenario: experiment::Scenario,
     /// Configurations to measure, and those that cannot be.
-    pub(crate) configurations: Vec<Planned>,
+    pub(crate) configurations: Vec<PlannedConfiguration>,
 }
 
-impl Expanded {
-    pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
+impl ExpandedScenario {
+    pub(crate) fn supported(&self) -> impl Iterator<Item = &PlannedConfiguration> {
         self.configurations.iter().filter(|planned| planned.configuration.unsupported.is_none())
     }
 }
@@ -64,17 +64,17 @@ impl Expanded {
 pub(crate) fn expand(
     name: &str,
     form: &ScenarioForm,
-    contenders: &[Contender<'_>],
+    candidates: &[CandidateTarget<'_>],
     asked: &ScenarioOverrides,
-) -> Result<Expanded, Vec<Complaint>> {
-    let expansion = Expansion {
+) -> Result<ExpandedScenario, Vec<Complaint>> {
+    let expansion = ScenarioExpansion {
         name,
         form,
         asked,
-        contenders,
+        candidates,
         pace: if asked.is_quick { &form.quick } else { &form.full },
     };
-    check_targets(form, contenders)?;
+    check_targets(form, candidates)?;
     let choices = expansion.choices();
     let mut configurations = Vec::new();
     for target in expansion.targets() {
@@ -84,12 +84,15 @@ pub(crate) fn expand(
             }
         }
     }
-    Ok(Expanded { scenario: expansion.scenario(&configurations), configurations })
+    Ok(ExpandedScenario { scenario: expansion.scenario(&configurations), configurations })
 }
 
 /// Every target that the file names must be one.
-fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
-    let known = || contenders.iter().map(|one| one.target.name.as_str());
+fn check_targets(
+    form: &ScenarioForm,
+    candidates: &[CandidateTarget<'_>],
+) -> Result<(), Vec<Complaint>> {
+    let known = || candidates.iter().map(|one| one.target.name.as_str());
     let unknown = form.target_names().filter(|name| known().all(|target| target != *name));
     let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
     if complaints.is_empty() { Ok(()) } else { Err(complaints) }
@@ -99,7 +102,7 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
     let listed = || "`lariat-lab targets` lists them".to_owned();
     let problem = Problem::new(format!("there is no target `{}`", name.escape_debug()));
     let hint = did_you_mean(name, known, "").unwrap_or_else(listed);
-    Complaint::error(Spot::Nowhere, problem.hint(hint))
+    Complaint::error(RawLocation::Nowhere, problem.hint(hint))
 }
 
 /// A value of each factor.
@@ -110,15 +113,15 @@ fn last<'f, T>(choice: &FactorChoice<'f>, of: impl Fn(&'f FactorValue) -> Option
     choice.iter().filter_map(|(_, value)| of(value)).next_back()
 }
 
-struct Expansion<'f> {
+struct ScenarioExpansion<'f> {
     name: &'f str,
     form: &'f ScenarioForm,
     asked: &'f ScenarioOverrides,
-    contenders: &'f [Contender<'f>],
+    candidates: &'f [CandidateTarget<'f>],
     pace: &'f RunPace,
 }
 
-impl<'f> Expansion<'f> {
+impl<'f> ScenarioExpansion<'f> {
     fn targets(&self) -> &'f [String] {
         self.asked.targets.as_ref().or(self.pace.targets.as_ref()).unwrap_or(&self.form.targets)
     }
@@ -155,18 +158,18 @@ impl<'f> Expansion<'f> {
             })
     }
 
-    fn contender(&self, name: &str) -> Result<&'f Contender<'f>, Vec<Complaint>> {
-        let mut contenders = self.contenders.iter();
-        let known = || self.contenders.iter().map(|one| one.target.name.as_str());
-        contenders.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
+    fn contender(&self, name: &str) -> Result<&'f CandidateTarget<'f>, Vec<Complaint>> {
+        let mut candidates = self.candidates.iter();
+        let known = || self.candidates.iter().map(|one| one.target.name.as_str());
+        candidates.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
     }
 
     /// The server, and the program that makes the load in place of ours: one of them is the target.
     fn sides(
         &self,
-        target: &'f Contender<'f>,
+        target: &'f CandidateTarget<'f>,
         choice: &FactorChoice<'f>,
-    ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
+    ) -> Result<(&'f CandidateTarget<'f>, Option<&'f CandidateTarget<'f>>), Vec<Complaint>> {
         let file = self.form;
         let against = last(choice, |value| value.against.as_ref()).or(file.against.as_ref());
         let client = last(choice, |value| value.client.as_ref()).or(file.client.as_ref());
@@ -178,7 +181,7 @@ impl<'f> Expansion<'f> {
                 (target, client.transpose()?)
             }
         };
-        let is = |one: &Contender<'_>, role| one.target.form.role == role;
+        let is = |one: &CandidateTarget<'_>, role| one.target.form.role == role;
         if !is(sides.0, TargetRole::Server) {
             return Err(vec![wrong_role(sides.0.target, "client")]);
         }
@@ -192,9 +195,9 @@ impl<'f> Expansion<'f> {
 
     fn planned(
         &self,
-        contender: &'f Contender<'f>,
+        contender: &'f CandidateTarget<'f>,
         choice: &FactorChoice<'f>,
-    ) -> Result<Planned, Vec<Complaint>> {
+    ) -> Result<PlannedConfiguration, Vec<Complaint>> {
         let target = contender.target;
         let (server, program) = self.sides(contender, choice)?;
         let load = self.load(choice, program);
@@ -215,7 +218,7 @@ impl<'f> Expansion<'f> {
             values.insert(factor.name.clone(), value.name.clone());
             key += &format!(" {}={}", factor.name, value.name);
         }
-        Ok(Planned {
+        Ok(PlannedConfiguration {
             scenario: self.name.to_owned(),
             configuration: Configuration {
                 key,
@@ -258,7 +261,7 @@ impl<'f> Expansion<'f> {
             _ => {
                 let problem = Problem::new("`tls-origin` names no server that answers by TLS");
                 let hint = "add tls-origin = \"nginx-files\"";
-                Err(vec![Complaint::error(Spot::Nowhere, problem.hint(hint))])
+                Err(vec![Complaint::error(RawLocation::Nowhere, problem.hint(hint))])
             }
         }
     }
@@ -276,7 +279,11 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    fn load(&self, choice: &FactorChoice<'f>, program: Option<&Contender<'_>>) -> PlannedLoad {
+    fn load(
+        &self,
+        choice: &FactorChoice<'f>,
+        program: Option<&CandidateTarget<'_>>,
+    ) -> PlannedLoad {
         let over = |base: &ConfigurationSettings,
                     of: fn(&FactorValue) -> &ConfigurationSettings| {
             choice.iter().fold(base.clone(), |base, (_, value)| base.overlaid(of(value)))
@@ -322,7 +329,7 @@ impl<'f> Expansion<'f> {
 
     fn cannot(
         &self,
-        contender: &Contender<'_>,
+        contender: &CandidateTarget<'_>,
         choice: &FactorChoice<'f>,
         spec: &ServerSpec,
     ) -> Option<String> {
@@ -337,7 +344,7 @@ impl<'f> Expansion<'f> {
         choice.iter().fold(base, |base, (_, value)| base.overlaid(value.expect.clone()))
     }
 
-    fn scenario(&self, configurations: &[Planned]) -> experiment::Scenario {
+    fn scenario(&self, configurations: &[PlannedConfiguration]) -> experiment::Scenario {
         let file = self.form;
         let is_there = |factor: &str, value: &str| {
             let mut values = configurations
@@ -399,7 +406,7 @@ fn wrong_role(target: &TestTarget, key: &str) -> Complaint {
         TargetRole::Server => ("server", "names the program that loads it"),
     };
     let problem = Problem::new(format!("`{name}` is a {role} and cannot stand here"));
-    Complaint::error(Spot::Nowhere, problem.hint(format!("`{key}` {hint}")))
+    Complaint::error(RawLocation::Nowhere, problem.hint(format!("`{key}` {hint}")))
 }
 
 fn is_of_reload(metric: &Metric) -> bool {
@@ -430,7 +437,7 @@ fn program_command(
     let words = templates::command(target, &target.form.start, &load.values(call, launch));
     words.map_err(|fault| {
         let hint = "targets/README.md lists what a template may use";
-        vec![Complaint::error(Spot::Nowhere, Problem::new(fault.to_string()).hint(hint))]
+        vec![Complaint::error(RawLocation::Nowhere, Problem::new(fault.to_string()).hint(hint))]
     })
 }
 

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use load::options::TABLE;
-use measure::experiment::{CitedSource, Omission, Published};
+use measure::experiment::{CitedSource, LeftOutPart, Published};
 use measure::metric::Metric;
-use options::{Complaint, Node, Problem, Report, Spot, document, flags, quantity};
+use options::{Complaint, Node, Problem, RawLocation, Report, document, flags, quantity};
 use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
@@ -37,7 +37,7 @@ pub(crate) struct ScenarioForm<S = toml::Table> {
     #[serde(default)]
     pub(crate) source: Vec<CitedSource>,
     #[serde(default)]
-    pub(crate) omitted: Vec<Omission>,
+    pub(crate) omitted: Vec<LeftOutPart>,
     #[serde(default)]
     pub(crate) published: Vec<Published>,
     pub(crate) quick: RunPace,
@@ -206,7 +206,7 @@ fn read_loads(root: &DeTable<'_>, form: &mut ScenarioForm) -> Result<(), Vec<Com
 }
 
 fn settings(table: &DeTable<'_>, report: &Report<'_>) -> ConfigurationSettings {
-    let root = Node::new(document::entries(table), Spot::Nowhere);
+    let root = Node::new(document::entries(table), RawLocation::Nowhere);
     let root = flags::retyped(root, &TABLE);
     options::check_keys(&root, &TABLE, report);
     let entries = root.entries().iter();
@@ -234,7 +234,10 @@ fn check(file: &ScenarioForm) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
         if is_so {
-            wrong.push(Complaint::error(Spot::Nowhere, Problem::new(message).hint(REFERENCE)));
+            wrong.push(Complaint::error(
+                RawLocation::Nowhere,
+                Problem::new(message).hint(REFERENCE),
+            ));
         }
     };
     note(file.metrics.is_empty(), "`metrics` is empty".to_owned());
@@ -302,7 +305,7 @@ fn of_toml(error: &toml::de::Error) -> Complaint {
         }
         _ => (text.clone(), REFERENCE.to_owned()),
     };
-    let spot = error.span().map_or(Spot::Nowhere, Spot::File);
+    let spot = error.span().map_or(RawLocation::Nowhere, RawLocation::File);
     Complaint::error(spot, Problem::new(message).hint(hint))
 }
 

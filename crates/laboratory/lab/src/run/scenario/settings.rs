@@ -11,7 +11,7 @@ use load::plan::LoadPlan;
 use measure::choice::Kind;
 use measure::experiment::Configuration;
 use options::flags::{overlaid, parse, words};
-use options::{Complaint, Entry, Node, Report, Spot, Value, quantity};
+use options::{Complaint, Entry, Node, RawLocation, Report, Value, quantity};
 use serde::{Deserialize, Deserializer};
 
 use crate::load::read;
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for ConfigurationSettings {
 
 impl Default for ConfigurationSettings {
     fn default() -> Self {
-        Self(Node::new(Value::Table(Vec::new()), Spot::Nowhere))
+        Self(Node::new(Value::Table(Vec::new()), RawLocation::Nowhere))
     }
 }
 
@@ -84,7 +84,7 @@ impl ConfigurationSettings {
 
     fn only(&self, is_kept: impl Fn(&Entry) -> bool) -> Self {
         let kept = self.0.entries().iter().filter(|entry| is_kept(entry)).cloned().collect();
-        Self(Node::new(Value::Table(kept), Spot::Nowhere))
+        Self(Node::new(Value::Table(kept), RawLocation::Nowhere))
     }
 
     pub(crate) fn without(&self, name: &str) -> Self {
@@ -127,7 +127,7 @@ impl ConfigurationSettings {
             None => Err(report.into_complaints()),
             Some((_, draft)) => draft
                 .plan(vec![wire::address::Address::Ip(launch.address)])
-                .map_err(|problem| vec![Complaint::error(Spot::Nowhere, problem)]),
+                .map_err(|problem| vec![Complaint::error(RawLocation::Nowhere, problem)]),
         }
     }
 
@@ -218,7 +218,7 @@ impl Expect {
 
 /// A target under one choice of values, with all that is needed to measure it.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedConfiguration {
     pub(crate) scenario: String,
     pub(crate) configuration: Configuration,
     /// The server: the target, or what clients under test load.
@@ -245,7 +245,7 @@ const OVERHEAD: Duration = Duration::from_millis(700);
 /// A full handshake that fills a session cache, about.
 const FILL_US: u64 = 300;
 
-impl Planned {
+impl PlannedConfiguration {
     /// How long one measurement takes, about.
     pub(crate) fn estimate(&self) -> Duration {
         // What is planned beyond a server's capacity is answered, or given up, later.
