@@ -1,8 +1,8 @@
-//! When transactions are due in open load: planned instants, known before the first packet.
+//! Plans the instants of an open load's transactions, before the first packet.
 //!
-//! Owns the arithmetic of rates that change and of chance; reads no clock. A transaction's latency
-//! counts from its planned instant, so that a server that stalls cannot hide those that it kept
-//! waiting ("coordinated omission").
+//! Handles the arithmetic of changing and random rates; reads no clock. A transaction's latency
+//! counts from its planned instant, so that a stalled server cannot hide the transactions that it
+//! kept waiting ("coordinated omission").
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use measure::random::SplitMix;
 
 use crate::plan::{ArrivalModel, Spacing, Stretch};
 
-/// The instants at which one thread begins transactions, counted from the beginning of the
-/// warm-up; in order, and before the end of the load.
+/// The instants at which one thread begins transactions, counted from the beginning of the warm-up;
+/// in order, and before the end of the load.
 ///
-/// Evenly spaced, the threads take the instants of one sequence in turn: together they are as one
-/// thread would be. By chance, each thread is a Poisson process of its share of the rate, and
-/// together they are one of the whole rate.
+/// Evenly spaced, the threads take the instants of one sequence in turn: together they act as one
+/// thread would. With random spacing, each thread is a Poisson process of its share of the rate,
+/// and together they are one of the whole rate.
 #[derive(Clone, Debug)]
 pub struct ArrivalSchedule {
     curve: ArrivalCurve,
     source: ArrivalSource,
 }
 
-/// The origin of the next instant, in transactions since the beginning.
+/// Source of the next instant, in transactions since the beginning.
 #[derive(Clone, Debug)]
 enum ArrivalSource {
     Constant {
         next: u64,
         step: u64,
     },
-    /// At random distances with this mean.
+    /// Random distances with this mean.
     Poisson {
         reached: f64,
         mean: f64,
@@ -39,12 +39,12 @@ enum ArrivalSource {
 }
 
 impl ArrivalSchedule {
-    /// The schedule of thread number `thread` of `threads`, each instant of which brings so many
-    /// transactions. The warm-up runs at the rate with which the first stretch begins. Closed load
-    /// has no planned instants: the schedule is empty.
+    /// Makes the schedule of thread `thread` of `threads`; each instant brings this many
+    /// transactions. The warm-up has the first rate of the first stretch. The schedule of a closed
+    /// load is empty, because it has no planned instants.
     ///
     /// # Panics
-    /// If there is no such thread.
+    /// Panics if there is no such thread.
     pub fn new(
         arrival: &ArrivalModel,
         warm_up: Duration,
@@ -86,7 +86,7 @@ impl ArrivalSource {
         Self::Poisson { reached: mean * chance.exponential(), mean, chance }
     }
 
-    /// How many transactions are due before the next one of this thread.
+    /// Returns the number of transactions due before the next one of this thread.
     fn next(&mut self) -> f64 {
         match self {
             Self::Constant { next, step } => {
@@ -103,7 +103,7 @@ impl ArrivalSource {
     }
 }
 
-/// How many transactions are due until when: the integral of the rate, and its inverse.
+/// Number of transactions due at a time: the integral of the rate, and its inverse.
 #[derive(Clone, Debug)]
 struct ArrivalCurve {
     legs: Vec<CurveSegment>,
@@ -112,16 +112,16 @@ struct ArrivalCurve {
     end_ns: u64,
 }
 
-/// A stretch in its place.
+/// A stretch with its position.
 #[derive(Clone, Copy, Debug)]
 struct CurveSegment {
     start_ns: u64,
     from_per_s: f64,
-    /// By how much the rate rises in a second, per second.
+    /// Rise of the rate in a second, per second.
     slope: f64,
-    /// Transactions that are due before it.
+    /// Transactions due before the leg.
     before: f64,
-    /// Transactions that are due in it.
+    /// Transactions due in the leg.
     count: f64,
 }
 
@@ -140,8 +140,8 @@ impl ArrivalCurve {
         Self { legs, at: 0, end_ns: nanoseconds(start.min(warm_up + duration)) }
     }
 
-    /// The time in nanoseconds at which transaction `number` is due; `None` after the end. Numbers
-    /// must not decrease from call to call.
+    /// Returns the time in nanoseconds at which transaction `number` is due; `None` after the end.
+    /// Numbers must not decrease from call to call.
     fn instant(&mut self, number: f64) -> Option<u64> {
         let leg = loop {
             let leg = self.legs.get(self.at)?;
@@ -170,8 +170,8 @@ impl CurveSegment {
         }
     }
 
-    /// When `number` transactions of it have become due: `from t + slope t²/2 = number`, solved so
-    /// that neither an even rate nor one from nothing divides by zero or cancels digits.
+    /// Returns when `number` transactions of the leg are due: `from t + slope t²/2 = number`,
+    /// solved so that neither an even rate nor one from zero divides by zero or cancels digits.
     fn instant(&self, number: f64) -> u64 {
         if number <= 0.0 {
             return self.start_ns;
@@ -200,7 +200,7 @@ mod tests {
         stretches.iter().map(|stretch| stretch.length).sum()
     }
 
-    /// All instants of one thread, in nanoseconds.
+    /// Returns all instants of one thread, in nanoseconds.
     fn instants(arrival: &ArrivalModel, warm_up: Duration, thread: u16, threads: u16) -> Vec<u64> {
         let ArrivalModel::Open { stretches, .. } = arrival else {
             panic!("closed load has none");
@@ -286,7 +286,7 @@ mod tests {
         assert_ne!(of(1, 0), of(1, 1));
     }
 
-    /// Users who bring four requests each come a fourth as often as requests, evenly or not.
+    /// Users with four requests each arrive a fourth as often as requests, evenly or not.
     #[test]
     fn users_come_as_seldom_as_they_bring_much() {
         let arrival = open(vec![stretch(2.0, 12.0, 12.0)], Spacing::Constant);

@@ -1,4 +1,4 @@
-//! The search for the greatest rate that keeps a limit: each trial of a rate is a run of its own.
+//! Searches for the greatest rate that keeps a limit: each trial of a rate is a separate run.
 
 use measure::capacity::{RatePoint, ReadOffs};
 use measure::record::{CapacitySearch, RunEnding};
@@ -7,13 +7,13 @@ use crate::options::{CapacityLimit, Search};
 use crate::outcome::LoadOutcome;
 use crate::plan::{ArrivalModel, ClientSelection, Clients, LoadPlan, Stretch};
 
-/// Trials at most: doubling from 1 to a million and halving the rest fits twice.
+/// Maximum of trials: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
 
-/// No rate below this is tried, transactions a second.
+/// Least rate to try, in transactions a second.
 const RATE_MIN_PER_S: f64 = 0.5;
 
-/// The greatest rate is doubled until the server does not follow.
+/// Factor of the greatest rate until the server does not follow.
 const GROWTH: f64 = 2.0;
 
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// A search by a plan whose rate and duration the search sets.
+    /// Begins a search by a plan whose rate and duration the search sets.
     pub fn new(plan: LoadPlan, search: Search) -> Self {
         Self { plan, search, points: Vec::new(), whole: LoadOutcome::default() }
     }
 
-    /// The load to run next; `None` = the search is over.
+    /// Returns the load to run next; `None` if the search is over.
     pub fn next_plan(&self) -> Option<LoadPlan> {
         let is_stopped = self.whole.ending == RunEnding::Interrupted;
         if is_stopped || self.points.len() >= RATES_MAX {
@@ -58,9 +58,9 @@ impl Finder {
         })
     }
 
-    /// As few clients take part as the load needs where connections are reused, and of arriving
-    /// clients, there are enough for answers that take a second: their number is not to be the
-    /// limit.
+    /// Returns the clients of a rate: as few as the load needs if connections are reused; for
+    /// arriving clients, enough for answers that take a second, because their number must not be
+    /// the limit.
     fn clients(&self, rate_per_s: f64) -> Clients {
         let clients = self.plan.clients;
         let has_session_arrivals = self.plan.requests_per_arrival().is_some();
@@ -83,7 +83,7 @@ impl Finder {
         self.whole.append(outcome, self.search.step, point);
     }
 
-    /// The finding, with all that was measured on the way.
+    /// Returns the finding, with all measurements made on the way.
     pub fn finish(self) -> (LoadOutcome, CapacitySearch) {
         let mut points = self.points;
         points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
@@ -101,23 +101,23 @@ impl Finder {
     }
 }
 
-/// Trials of the two rates that decide: of both the majority counts, so that one disturbed trial
-/// does not. Multiple Loss Ratio Search (draft-ietf-bmwg-mlrsearch), whose conditional throughput
-/// this is, repeats trials in the same way until a load's classification holds.
+/// Trials of the two deciding rates: the majority of each counts, so that one disturbed trial does
+/// not. Multiple Loss Ratio Search (draft-ietf-bmwg-mlrsearch), the source of this conditional
+/// throughput, repeats trials in the same way until a load's classification holds.
 const TRIALS: usize = 3;
 
 /// All trials of a rate.
 #[derive(Clone, Copy, Debug)]
 struct TriedRate {
     offered_per_s: f64,
-    /// The least rate of successes of trials that kept the limit; of none, 0.
+    /// Least rate of successes of the trials that kept the limit; 0 without any.
     succeeded_per_s: f64,
     trials: usize,
     kept: usize,
 }
 
 impl TriedRate {
-    /// Every rate once, in their order.
+    /// Returns every rate once, in order.
     fn all(points: &[RatePoint], limit: &CapacityLimit) -> Vec<Self> {
         let mut sorted: Vec<&RatePoint> = points.iter().collect();
         sorted.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
@@ -141,12 +141,12 @@ impl TriedRate {
 }
 
 /// The greatest rate that kept the limit, and the least that broke it, by the majority of their
-/// trials. Where a rate broke it below one that kept it, the lower one counts, so that the answer
-/// errs on the safe side.
+/// trials. If a rate broke it below one that kept it, the lower one counts, so that the answer errs
+/// on the safe side.
 struct Bounds {
     kept: Option<TriedRate>,
     broken: Option<TriedRate>,
-    /// The greatest rate up to which every trial kept it, and the least from which on none did.
+    /// Greatest rate up to which every trial kept the limit, and the least from which none did.
     certain: [Option<f64>; 2],
 }
 
@@ -164,17 +164,17 @@ impl Bounds {
     }
 }
 
-/// Beyond its limit a server is loaded on until it gives less than this share of what is asked:
-/// so its peak is seen.
+/// Share of the offered rate that the server must fall below before the search stops overloading
+/// it, so that its peak is visible.
 const FOLLOWS_MIN: f64 = 0.8;
 
-/// Whether a rate is beyond everything that is to be read off.
+/// Reports whether a rate is beyond all rates to be read off.
 fn is_saturated(point: &RatePoint) -> bool {
     point.succeeded_per_s < point.offered_per_s * FOLLOWS_MIN
 }
 
-/// The rate to try next: up by doubling until the server does not follow, down by halving, then
-/// between.
+/// Returns the rate to try next: up by doubling until the server does not follow, down by halving,
+/// then between.
 fn next_rate(points: &[RatePoint], search: &Search) -> Option<f64> {
     let by_rate = |a: &&RatePoint, b: &&RatePoint| a.offered_per_s.total_cmp(&b.offered_per_s);
     let Some(top) = points.iter().max_by(by_rate) else {
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// A server that keeps the limit up to a rate.
+    /// Makes the point of a server that keeps the limit up to a rate.
     fn measured(rate: f64, capacity: f64) -> RatePoint {
         let is_over = rate > capacity;
         RatePoint {

@@ -1,6 +1,6 @@
-//! Bytes of a connection, through TLS or as they are.
+//! Carries the bytes of a connection, through TLS or unchanged.
 //!
-//! Owns the library's connection and what waits to be sent; the socket is the caller's.
+//! Handles the library's connection and unsent bytes. The socket is the caller's task.
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ enum Layer {
     Tls(Box<ClientConnection>),
 }
 
-/// One connection's bytes.
+/// Bytes of one connection.
 #[derive(Debug)]
 pub(crate) struct ClientChannel {
     layer: Layer,
@@ -35,16 +35,16 @@ pub(crate) struct ClientChannel {
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
     pending: Vec<u8>,
-    /// The kind of resumption that the hello offers; `Full` = none.
+    /// Kind of resumption that the hello offers; `Full` if none.
     pub(crate) offered: Handshake,
     sent: usize,
 }
 
-/// A dialog in plaintext that leads to TLS.
+/// A dialogue in plaintext that leads to TLS.
 #[derive(Debug)]
 struct TlsOpening {
     dialog: Dialog,
-    /// TLS as far as it is written, which goes out behind the dialog.
+    /// TLS bytes written so far, to be sent behind the dialogue.
     hello: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ struct TlsOpening {
 pub(crate) struct HandshakeResult {
     /// `Full` if it was one, else the kind of resumption.
     pub(crate) as_kind: Handshake,
-    /// The server wanted a second hello.
+    /// Whether the server requested a second hello.
     pub(crate) retried: bool,
 }
 
@@ -61,10 +61,10 @@ impl ClientChannel {
         Self::new(Layer::Plain, preface, Handshake::Full)
     }
 
-    /// With TLS; `reads_offer` if the hello may offer anything.
+    /// Makes a channel with TLS; `reads_offer` if the hello may offer anything.
     ///
     /// # Errors
-    /// The library's, of a kind that a plan does not let happen.
+    /// Fails with the library's error, of a kind that a plan does not allow.
     pub(crate) fn tls(
         config: &Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -72,7 +72,7 @@ impl ClientChannel {
         reads_offer: bool,
     ) -> Result<Self, Error> {
         let mut tls = ClientConnection::new(Arc::clone(config), name)?;
-        // A body is handed over whole: the plan says how long it may be.
+        // The limit is off because a body is written whole: the plan bounds its length.
         tls.set_buffer_limit(None);
         if !reads_offer {
             return Ok(Self::new(Layer::Tls(Box::new(tls)), preface, Handshake::Full));
@@ -88,11 +88,11 @@ impl ClientChannel {
         Self { layer, opening: None, pending, offered, sent: 0 }
     }
 
-    /// Begins TLS only once the server has agreed to it in this protocol. All that is to be sent
-    /// behind the first `preface_bytes` waits for that.
+    /// Begins TLS only once the server has agreed to it in this protocol. Everything behind the
+    /// first `preface_bytes` waits for that.
     ///
     /// # Errors
-    /// The dialog's, before its first byte.
+    /// Fails with the dialogue's error, before its first byte.
     pub(crate) fn ask_for_tls(
         &mut self,
         dialect: Dialect,
@@ -106,7 +106,7 @@ impl ClientChannel {
         self.negotiate(Dialog::server_connected)
     }
 
-    /// Whether the server has yet to agree to TLS.
+    /// Reports whether the server has yet to agree to TLS.
     pub(crate) fn is_before_tls(&self) -> bool {
         self.opening.is_some()
     }
@@ -131,7 +131,7 @@ impl ClientChannel {
         Ok(())
     }
 
-    /// The library's half, if there is TLS.
+    /// Returns the library's connection, if there is TLS.
     pub(crate) fn session(&self) -> Option<&ClientConnection> {
         match &self.layer {
             Layer::Plain => None,
@@ -139,7 +139,7 @@ impl ClientChannel {
         }
     }
 
-    /// Whether data can be sent and received.
+    /// Reports whether data can be sent and received.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         match &self.layer {
@@ -156,7 +156,7 @@ impl ClientChannel {
                 HandshakeKind::Resumed => self.offered,
                 HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest => Handshake::Full,
             },
-            // Of a resumed one the library does not tell.
+            // The library does not tell this for a resumed handshake.
             retried: kind == HandshakeKind::FullWithHelloRetryRequest,
         })
     }
@@ -172,7 +172,7 @@ impl ClientChannel {
         }
     }
 
-    /// Sends data with the hello, if the session that is offered allows so much of it.
+    /// Sends data with the hello, if the offered session allows that much.
     pub(crate) fn send_early(&mut self, bytes: &[u8]) -> bool {
         let Layer::Tls(tls) = &mut self.layer else {
             return false;
@@ -184,18 +184,18 @@ impl ClientChannel {
         early.write_all(bytes).is_ok()
     }
 
-    /// Says that no data follows.
+    /// Announces the end of our data.
     pub(crate) fn send_close(&mut self) {
         if let Layer::Tls(tls) = &mut self.layer {
             tls.send_close_notify();
         }
     }
 
-    /// Takes bytes of the socket, a part of them at a time; it is called until nothing is left.
-    /// `true` = the server has said that no data follows.
+    /// Takes some of the socket's bytes; call it until none are left. `true` if the server has
+    /// announced the end of its data.
     ///
     /// # Errors
-    /// The reason why the connection cannot go on; an alert may have to be sent.
+    /// Fails with the reason why the connection cannot go on; an alert may have to be sent.
     #[inline]
     pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
         if self.is_before_tls() {
@@ -208,7 +208,7 @@ impl ClientChannel {
         };
         let count = tls.read_tls(bytes).map_err(|_| TransactionFailure::BadRecord)?;
         if count == 0 {
-            // What follows a close_notify is ignored (RFC 8446, section 6.1).
+            // Bytes behind a close_notify are ignored (RFC 8446, section 6.1).
             *bytes = &[];
         }
         match tls.process_new_packets() {
@@ -217,14 +217,14 @@ impl ClientChannel {
         }
     }
 
-    /// Whether a record of TLS has come. If the first one is something else, it fails at its head.
+    /// Reports whether a TLS record has arrived. Any other first bytes fail at their head.
     fn has_spoken(&self) -> bool {
         let tls = self.session();
         tls.is_some_and(|tls| tls.protocol_version().is_some())
     }
 
-    /// Shows the data in what was received to `take`, piece by piece; without TLS, the bytes
-    /// themselves, which are taken.
+    /// Passes received data to `take`, piece by piece; without TLS, the bytes themselves, which are
+    /// consumed.
     #[inline]
     pub(crate) fn data<F>(
         &mut self,
@@ -236,7 +236,7 @@ impl ClientChannel {
         };
         loop {
             let mut reader = tls.reader();
-            // Would block: no more data now.
+            // The read would block: no more data now.
             let Ok(chunk) = reader.fill_buf() else {
                 return Ok(());
             };
@@ -249,8 +249,8 @@ impl ClientChannel {
         }
     }
 
-    /// Whether the server has said that no data follows (close_notify); without TLS, that its
-    /// socket says it is enough.
+    /// Reports whether the server has announced the end of its data (close_notify); without TLS,
+    /// the socket's end suffices.
     pub(crate) fn ends_cleanly(&mut self) -> bool {
         match &mut self.layer {
             Layer::Plain => true,
@@ -258,10 +258,10 @@ impl ClientChannel {
         }
     }
 
-    /// Writes what is to be sent, and adds how many bytes went out.
+    /// Writes pending bytes, and adds the number of bytes sent.
     ///
     /// # Errors
-    /// The socket's.
+    /// Fails with the socket's error.
     #[inline]
     pub(crate) fn flush(
         &mut self,
@@ -309,7 +309,7 @@ impl ClientChannel {
                 Err(error) => return Err(error),
             }
         }
-        // A connection that stays keeps no room that it used once.
+        // A kept connection frees room that it used once.
         self.pending = Vec::new();
         self.sent = 0;
         Ok(FlushResult::All)
@@ -328,7 +328,7 @@ fn drain(tls: &mut ClientConnection, into: &mut Vec<u8>) {
     }
 }
 
-/// The library writes several pieces at once.
+/// Socket to which the library writes several pieces at once.
 struct ChannelSocket<'a>(BorrowedFd<'a>);
 
 impl Write for ChannelSocket<'_> {
@@ -350,7 +350,7 @@ impl Write for ChannelSocket<'_> {
     }
 }
 
-/// Whose fault an error of the library is.
+/// Names the side and the reason of a library error.
 fn failure(error: &Error, has_spoken: bool) -> TransactionFailure {
     if let Some(configurations) = retry_configurations(error) {
         return match configurations {
@@ -378,7 +378,7 @@ fn failure(error: &Error, has_spoken: bool) -> TransactionFailure {
     }
 }
 
-/// The fault of a certificate, of its chain, or of its owner.
+/// Tells whether a certificate, its chain, or its owner is at fault.
 pub(crate) fn certificate_failure(fault: &CertificateError) -> TransactionFailure {
     use CertificateError as Fault;
     match fault {
@@ -393,7 +393,7 @@ pub(crate) fn certificate_failure(fault: &CertificateError) -> TransactionFailur
         Fault::Other(OtherError(other)) if other.is::<ChainFault>() => {
             TransactionFailure::CertificateChain
         }
-        // The library has no name of its own for it.
+        // The library has no separate name for this fault.
         Fault::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             TransactionFailure::CertificateIsAuthority
         }

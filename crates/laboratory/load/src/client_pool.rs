@@ -1,58 +1,58 @@
-//! The clients of a thread: which are free, and what sessions and connections they have.
+//! Manages the clients of a thread: which are free, and their sessions and connections.
 //!
 //! With session arrivals a client is a slot: a new client takes a free slot, and leaves it when all
-//! its requests have succeeded or one has failed. Pure: it has no socket and reads no clock.
+//! its requests have succeeded or one has failed. Pure: no socket, no clock.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::plan::{ClientSelection, Clients, Handshake, LoadPlan};
 
-/// The number of grades by which sessions differ in how far they are used.
+/// Maximum number of phases, which tell how far sessions are used.
 const PHASES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct ClientPool {
     rules: Clients,
     clients: Vec<PooledClient>,
-    /// Free clients by address, and of an address by how far their session is used; each in the
+    /// Free clients by address, and at each address by how far their session is used; each in the
     /// order in which they became free.
     free: Vec<VecDeque<u32>>,
-    /// The address that is served next. Addresses have turns because clients of one that is down
-    /// never have a session: where those with one are preferred, it would hardly be tried.
+    /// Address to serve next. Addresses have turns because clients of one that is down never have a
+    /// session: if those with one are preferred, it would hardly be tried.
     address: usize,
-    /// The phase of each address that is served next. Round-robin among them mixes full handshakes
-    /// and resumptions evenly; one queue for all would send every client's full handshake in one
-    /// wave. Without a limit on sessions there are two at most: clients with one, and without.
+    /// Phase of each address to serve next. Round-robin among them mixes full handshakes and
+    /// resumptions evenly; one queue for all would send every client's full handshake in one wave.
+    /// Without a limit on sessions there are at most two: clients with one, and without.
     turns: Vec<usize>,
-    /// Clients that rest, in the order in which they will be free; with session arrivals, until
-    /// their next requests are due.
+    /// Resting clients, in the order in which they will be free; with session arrivals, until their
+    /// next requests are due.
     resting: VecDeque<(Instant, u32)>,
-    /// `None` = clients stay for the whole load.
+    /// `None` if clients stay for the whole load.
     arrivals: Option<Arrivals>,
 }
 
 #[derive(Debug)]
 struct Arrivals {
     requests_each: u32,
-    /// The kinds of handshake that they want, in turn.
+    /// Kinds of handshake that arriving clients want, in turn.
     kinds: Vec<Handshake>,
-    /// The number of the next one, among those of all threads.
+    /// Number of the next client, among those of all threads.
     next: u32,
-    /// From one of this thread's to its next.
+    /// Distance from one of this thread's numbers to its next.
     step: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PooledClient {
-    /// The handshake of every connection but the first of a session.
+    /// Handshake of every connection but the first of a session.
     pub(crate) wants: Handshake,
-    /// Requests with its session so far; 0 = it has none, or it is used up.
+    /// Requests with the current session; 0 without one, or if it is used up.
     session_requests: u32,
-    /// The key of its open connection.
+    /// Key of the open connection.
     pub(crate) connection: Option<usize>,
     connection_requests: u32,
-    /// Requests that a client that arrived has yet to make.
+    /// Requests that an arrived client has yet to make.
     left: u32,
 }
 
@@ -63,7 +63,7 @@ impl PooledClient {
 }
 
 impl ClientPool {
-    /// The pool of a plan; see [`Self::new`].
+    /// Makes the pool of a plan; see [`Self::new`].
     pub(crate) fn of_plan(plan: &LoadPlan, first: u32, step: u32) -> Self {
         let kinds = match &plan.tls {
             Some(tls) => &tls.handshakes[..],
@@ -73,12 +73,12 @@ impl ClientPool {
             None => Self::new(plan.clients, kinds, first, step),
             Some(each) => Self::with_arrivals(plan.clients, each, kinds, first, step),
         };
-        // A client whose sessions move goes round all addresses by itself.
+        // A client whose sessions move visits all addresses by itself.
         let moves = plan.target.moves_sessions;
         pool.on_addresses(if moves { 1 } else { plan.target.addresses.len() }, first)
     }
 
-    /// The same clients, each at one of so many addresses, in turn.
+    /// Assigns the clients to this many addresses, in turn.
     fn on_addresses(mut self, count: usize, first: u32) -> Self {
         let queues = std::mem::take(&mut self.free);
         let phases = queues.len();
@@ -94,7 +94,7 @@ impl ClientPool {
         self
     }
 
-    /// The place of a queue among those of all addresses and phases.
+    /// Returns the index of a queue among those of all addresses and phases.
     fn place(&self, client: u32, phase: usize) -> usize {
         client as usize % self.turns.len() * self.phases() + phase
     }
@@ -103,8 +103,8 @@ impl ClientPool {
         self.free.len() / self.turns.len()
     }
 
-    /// The clients with the indices `first`, `first + step`, … of all; the kinds of
-    /// handshake go round by index.
+    /// Makes the clients with the indices `first`, `first + step`, … of all; the kinds of handshake
+    /// alternate by index.
     fn new(rules: Clients, kinds: &[Handshake], first: u32, step: u32) -> Self {
         let clients: Vec<_> = (first..rules.count)
             .step_by(step.max(1) as usize)
@@ -117,7 +117,7 @@ impl ClientPool {
         };
         let mut free = vec![VecDeque::new(); phases];
         let all = (0..clients.len() as u32).collect();
-        // Clients without a session come last where the fewest are wanted.
+        // Clients without a session come last if as few as possible are wanted.
         let fresh = match rules.requests_per_session {
             Some(_) => 0,
             None => phases - 1,
@@ -134,7 +134,7 @@ impl ClientPool {
         }
     }
 
-    /// Slots for clients that arrive, each with this number of requests.
+    /// Makes slots for arriving clients, each with this number of requests.
     fn with_arrivals(
         rules: Clients,
         requests_each: u32,
@@ -156,7 +156,7 @@ impl ClientPool {
         self.clients.len()
     }
 
-    /// Takes a free client, if there is one; with session arrivals, one that has just arrived.
+    /// Takes a free client, if there is one; with session arrivals, a newly arrived one.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let client = self.take_free();
         let Some(arrivals) = &mut self.arrivals else {
@@ -188,8 +188,8 @@ impl ClientPool {
         None
     }
 
-    /// A client has finished a request and rests, until then at least. With session arrivals, one
-    /// without further requests leaves; the next request of any other is due after the rest.
+    /// Lets a client that finished a request rest, until then at least. With session arrivals, a
+    /// client without further requests leaves; the next request of any other is due after the rest.
     pub(crate) fn release(&mut self, client: u32, now: Instant, until: Option<Instant>) {
         let rested = now + self.rules.think;
         let until = until.map_or(rested, |until| until.max(rested));
@@ -200,7 +200,7 @@ impl ClientPool {
         if is_over {
             return self.set_free(client);
         }
-        // Nearly always the rest is as long as that of the one before.
+        // The rest nearly always is as long as that of the client before.
         let later = self.resting.iter().rev().take_while(|(at, _)| *at > until);
         let place = self.resting.len() - later.count();
         self.resting.insert(place, (until, client));
@@ -220,7 +220,7 @@ impl ClientPool {
         }
     }
 
-    /// When the next client that rests will be free.
+    /// Returns when the next resting client will be free.
     pub(crate) fn next_rested(&self) -> Option<Instant> {
         match self.arrivals {
             Some(_) => None,
@@ -228,24 +228,24 @@ impl ClientPool {
         }
     }
 
-    /// With session arrivals, when the next request of a resting client is due.
+    /// Returns when the next request of a resting client is due, with session arrivals.
     pub(crate) fn next_to_go_on(&self) -> Option<Instant> {
         self.arrivals.as_ref()?;
         self.resting.front().map(|(due, _)| *due)
     }
 
-    /// The client whose request that is.
+    /// Returns the client of that request.
     pub(crate) fn go_on(&mut self) -> Option<u32> {
         self.arrivals.as_ref()?;
         self.resting.pop_front().map(|(_, client)| client)
     }
 
-    /// With session arrivals, a client whose request has failed makes no other.
+    /// Ends the requests of a client after a failure, with session arrivals.
     pub(crate) fn give_up(&mut self, client: u32) {
         self.client_mut(client).left = 0;
     }
 
-    /// Whether a client that arrived has no request left.
+    /// Reports whether a client that arrived has no request left.
     pub(crate) fn is_leaving(&self, client: u32) -> bool {
         self.arrivals.is_some() && self.client(client).left == 0
     }
@@ -278,12 +278,12 @@ impl ClientPool {
         &mut self.clients[client as usize]
     }
 
-    /// Whether the next connection of a client begins a session, instead of resuming one.
+    /// Reports whether the next connection of a client begins a session, instead of resuming one.
     pub(crate) fn begins_session(&self, client: u32) -> bool {
         self.client(client).session_requests == 0
     }
 
-    /// Whether a request that begins now is the last one of its connection.
+    /// Reports whether a request that begins now is the last one of its connection.
     pub(crate) fn is_last_of_connection(&self, client: u32) -> bool {
         let state = self.client(client);
         if self.arrivals.is_some() && state.left <= 1 {
@@ -294,13 +294,13 @@ impl ClientPool {
             || is_full(self.rules.requests_per_session, state.session_requests)
     }
 
-    /// A client has got a reply, or as much of it as there was.
+    /// Counts a reply to a client, complete or not.
     pub(crate) fn count_request(&mut self, client: u32) {
         let limit = self.rules.requests_per_session;
         let state = self.client_mut(client);
         state.connection_requests += 1;
         state.left = state.left.saturating_sub(1);
-        // It does not overflow: without a limit it only says whether there was a request.
+        // The counter cannot overflow: without a limit it only tells whether there was a request.
         state.session_requests = match limit {
             Some(limit) if state.session_requests + 1 >= limit => 0,
             Some(_) => state.session_requests + 1,
@@ -308,12 +308,12 @@ impl ClientPool {
         };
     }
 
-    /// A client has lost its session: its next handshake is full.
+    /// Drops a client's session: its next handshake is full.
     pub(crate) fn begin_anew(&mut self, client: u32) {
         self.client_mut(client).session_requests = 0;
     }
 
-    /// A client's connection is gone.
+    /// Notes that a client's connection is gone.
     pub(crate) fn disconnect(&mut self, client: u32) {
         let state = self.client_mut(client);
         state.connection = None;
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Whether each of `count` transactions, one after the other, begins a session.
+    /// Reports, for each of `count` successive transactions, whether it begins a session.
     fn beginnings(client_pool: &mut ClientPool, transactions: usize) -> Vec<bool> {
         let now = Instant::now();
         (0..transactions)

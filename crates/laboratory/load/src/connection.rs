@@ -1,7 +1,7 @@
-//! One connection to the server: dial, handshake, requests, end.
+//! Drives one connection to the server: dial, handshake, requests, end.
 //!
-//! Owns its socket and knows where it stands. When a transaction begins and what its end means
-//! for the figures is the worker's.
+//! Handles the socket and the connection's state. The begin of transactions and the meaning of
+//! their ends are the worker's task.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,8 +13,8 @@ use crate::channel::{ClientChannel, FlushResult};
 use crate::failure::TransactionFailure;
 use crate::http::{ReplyProgress, ReplyReader};
 
-/// Reads in a row on one connection: a server that sends faster than we read is not to keep us
-/// from all others.
+/// Maximum of reads in a row on one connection: a server that sends faster than we read must not
+/// block all others.
 const READS_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -23,21 +23,21 @@ pub(crate) struct ClientConnection {
     pub(crate) channel: ClientChannel,
     pub(crate) stage: LoadStage,
     pub(crate) reply: ReplyReader,
-    /// Something may be left in the socket although no event will say so.
+    /// Whether the socket may have more bytes without a further event.
     pub(crate) may_read: bool,
-    /// The server has ended its stream.
+    /// Whether the server has ended its stream.
     is_ended: bool,
-    /// The request went with the hello: its reply may come before the handshake is over.
+    /// Whether the request went with the hello: its reply may arrive before the handshake is over.
     is_early: bool,
-    /// The socket was full at the last write.
+    /// Whether the socket was full at the last write.
     pub(crate) is_full: bool,
-    /// A write found the connection reset; reading it will only say that it has ended.
+    /// Whether a write found the connection reset; a read would only report its end.
     is_reset: bool,
     /// When the transaction's handshake was over, and its reply began.
     pub(crate) marks: TransactionTimes,
 }
 
-/// Instants of the transaction under way.
+/// Instants of the current transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransactionTimes {
     /// The first byte of the hello went out.
@@ -48,19 +48,19 @@ pub(crate) struct TransactionTimes {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LoadStage {
-    /// The dial is on its way.
+    /// The dial is in progress.
     Dialling,
-    /// TLS is being negotiated, or asked for in a protocol that begins in plaintext.
+    /// TLS is being negotiated, or requested in a protocol that begins in plaintext.
     Handshake,
-    /// It can be used, and nothing is asked.
+    /// The connection is usable, without a request.
     Open,
     Reply,
-    /// It did its work, and waits for the server's end.
+    /// The work is done, and the connection waits for the server's end.
     Closing,
 }
 
 impl LoadStage {
-    /// How a transaction fails that takes too long there.
+    /// Returns the failure of a transaction that times out at this stage.
     pub(crate) fn timeout(self) -> TransactionFailure {
         match self {
             Self::Dialling => TransactionFailure::ConnectTimeout,
@@ -76,14 +76,14 @@ pub(crate) enum ConnectionStep {
     /// Data can be sent now, for the first time.
     Opened,
     Replied,
-    /// The connection is at its end, as it should be.
+    /// The connection has ended properly.
     Over,
-    /// The connection is of no use any more.
+    /// The connection is unusable.
     Failed(TransactionFailure),
 }
 
 impl ClientConnection {
-    /// Over a socket that is connected, or being so.
+    /// Makes a connection over a connected or connecting socket.
     pub(crate) fn new(fd: OwnedFd, is_connected: bool, channel: ClientChannel) -> Self {
         Self {
             fd,
@@ -99,7 +99,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends the first bytes of a connection, if it stands.
+    /// Sends the first bytes, if the connection is established.
     pub(crate) fn start(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
         if self.stage == LoadStage::Dialling {
             return ConnectionStep::Waiting;
@@ -111,18 +111,18 @@ impl ClientConnection {
         if self.channel.is_open() { self.opened() } else { ConnectionStep::Waiting }
     }
 
-    /// Puts the request with the hello, if it may go there.
+    /// Sends the request with the hello, if the session allows it.
     pub(crate) fn ask_early(&mut self, request: &[u8], to_head: bool) {
         self.is_early = self.channel.send_early(request);
         self.reply = ReplyReader::new(to_head);
     }
 
-    /// Whether the server took the request that went with the hello; `None` = none did.
+    /// Reports whether the server accepted the early request; `None` if there was none.
     pub(crate) fn early_data_accepted(&self) -> Option<bool> {
         Some(self.channel.session().filter(|_| self.is_early)?.is_early_data_accepted())
     }
 
-    /// Asks, once the connection is open, unless the server has taken the request already.
+    /// Sends the request, once the connection is open, unless the server has accepted it already.
     pub(crate) fn ask(
         &mut self,
         request: &[u8],
@@ -156,21 +156,21 @@ impl ClientConnection {
         if self.is_ended {
             return ConnectionStep::Over;
         }
-        // A full socket is not waited for: nobody counts on these bytes.
+        // A full socket is not waited for: nobody needs these bytes.
         match sys::socket::shutdown_write(&self.fd) {
             Ok(()) => ConnectionStep::Waiting,
             Err(_) => ConnectionStep::Over,
         }
     }
 
-    /// Makes the coming drop a reset. What is to be sent goes out before: the end of a handshake.
+    /// Makes the coming drop a reset. Sends pending bytes before: the end of a handshake.
     pub(crate) fn reset(&mut self, traffic: &mut TrafficBytes) {
         self.flush(traffic);
-        // It fails on a socket that is reset already.
+        // This call fails on a socket that is reset already.
         let _ = sys::socket::reset_on_close(&self.fd);
     }
 
-    /// Something is to be had from the socket, or there is room in it.
+    /// Handles an event: the socket has bytes, or room.
     pub(crate) fn on_ready(
         &mut self,
         event: &sys::epoll::Event,
@@ -191,7 +191,7 @@ impl ClientConnection {
         self.advance(event.read_closed || event.hung_up || event.error, buffer, traffic)
     }
 
-    /// Goes on where a step stopped, if there may be anything left.
+    /// Continues after a step, if bytes may be left.
     pub(crate) fn go_on(
         &mut self,
         buffer: &mut [u8],
@@ -216,7 +216,7 @@ impl ClientConnection {
         ConnectionStep::Replied
     }
 
-    /// Reads until a step is made or nothing is left.
+    /// Reads until a step is made or no bytes are left.
     fn advance(
         &mut self,
         reads_on: bool,
@@ -235,7 +235,7 @@ impl ClientConnection {
                 Err(error) => return self.broken(&error),
             };
             traffic.received_bytes += count as u64;
-            // What comes later brings an event of its own.
+            // Later bytes have their own event.
             self.may_read = reads_on || count == buffer.len();
             match self.take(buffer.get(..count).unwrap_or_default(), traffic) {
                 ConnectionStep::Waiting => {}
@@ -253,7 +253,7 @@ impl ClientConnection {
             match self.channel.receive(&mut bytes) {
                 Ok(closed) => has_closed |= closed,
                 Err(failure) => {
-                    // An alert may be to be sent; whether it arrives does not matter.
+                    // An alert may be pending; whether it arrives does not matter.
                     let _ = self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes);
                     return self.excused(ConnectionStep::Failed(failure));
                 }
@@ -272,7 +272,7 @@ impl ClientConnection {
             self.marks.hello = Some(Instant::now());
         }
         if was_shaking && self.channel.is_open() {
-            // Our last flight goes out with the request, if there is one.
+            // Our last flight is sent with the request, if there is one.
             return self.opened();
         }
         match (is_whole, has_closed) {
@@ -292,7 +292,7 @@ impl ClientConnection {
         ConnectionStep::Opened
     }
 
-    /// Whether the reply is whole.
+    /// Reports whether the reply is complete.
     fn take_data(&mut self, bytes: &mut &[u8]) -> Result<bool, TransactionFailure> {
         let Self { channel, reply, stage, marks, is_early, .. } = self;
         let is_awaited = *stage == LoadStage::Reply || *is_early;
@@ -306,14 +306,14 @@ impl ClientConnection {
                 is_whole |= progress == ReplyProgress::Whole;
                 Ok(())
             }
-            // What comes after the end of the work is read and forgotten.
+            // Bytes after the end of the work are read and dropped.
             LoadStage::Closing => Ok(()),
             _ => Err(TransactionFailure::ReplyMalformed),
         })?;
         Ok(is_whole)
     }
 
-    /// The server has ended its stream.
+    /// Handles the end of the server's stream.
     fn end(&mut self) -> ConnectionStep {
         if self.is_reset {
             return self.broken(&io::ErrorKind::ConnectionReset.into());
@@ -345,8 +345,8 @@ impl ClientConnection {
         }))
     }
 
-    /// A connection that has nothing more to do cannot fail; but the server may still say, by an
-    /// alert, that it was not content with the handshake.
+    /// Excuses a failure after the work is done, unless an alert tells that the server rejected the
+    /// handshake.
     fn excused(&self, step: ConnectionStep) -> ConnectionStep {
         match (self.stage, step) {
             (LoadStage::Closing, ConnectionStep::Failed(TransactionFailure::Alert(_))) => step,
@@ -355,8 +355,8 @@ impl ClientConnection {
         }
     }
 
-    /// Writes what is to be sent. A full socket says when it has room again; what broke one is
-    /// learnt by reading, and the server may have said why before.
+    /// Writes pending bytes. A full socket reports room later; the cause of an error is learnt by
+    /// reading, as the server may have sent it before.
     fn flush(&mut self, traffic: &mut TrafficBytes) {
         match self.channel.flush(self.fd.as_fd(), &mut traffic.sent_bytes) {
             Ok(flushed) => self.is_full = flushed == FlushResult::Part,
@@ -373,11 +373,11 @@ pub(crate) fn dial_failure(error: &io::Error) -> TransactionFailure {
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => TransactionFailure::NoLocalPort,
         io::ErrorKind::TimedOut => TransactionFailure::ConnectTimeout,
-        // A Unix socket's queue is full, or it is not there.
+        // The queue of a Unix socket is full, or the socket does not exist.
         WouldBlock | NotFound => TransactionFailure::ConnectRefused,
         ConnectionRefused | ConnectionReset => TransactionFailure::ConnectRefused,
         _ => match error.raw_os_error() {
-            // EMFILE and ENFILE have no kind of their own.
+            // EMFILE and ENFILE have no separate kind.
             Some(23 | 24) => TransactionFailure::NoDescriptor,
             _ => TransactionFailure::ConnectFailed,
         },

@@ -1,4 +1,4 @@
-//! The offer of Encrypted Client Hello (RFC 9849) as it is asked for: a configuration, or GREASE.
+//! Represents the requested offer of Encrypted Client Hello (RFC 9849): a configuration, or GREASE.
 //!
 //! Opens no file; the caller does.
 
@@ -14,21 +14,21 @@ use rustls_pki_types::pem::PemObject;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum EchOption {
-    /// A payload that nobody can open (RFC 9849 section 6.2).
+    /// A payload that nobody can decrypt (RFC 9849 section 6.2).
     Grease,
-    /// An ECHConfigList, as DNS has it.
+    /// An ECHConfigList, as in DNS.
     Configurations(Vec<u8>),
 }
 
-/// The word for [`EchOption::Grease`].
+/// Word for [`EchOption::Grease`].
 const GREASE: &str = "GREASE";
 
 impl EchOption {
-    /// Reads `GREASE`, an ECHConfigList in Base64, or the name of a file that holds one: as it is,
+    /// Reads `GREASE`, an ECHConfigList in Base64, or the name of a file that holds one: in binary,
     /// in Base64, or in PEM with ECHCONFIG.
     ///
     /// # Errors
-    /// The reason, without whose option it is.
+    /// Fails with the reason, without the option's name.
     pub fn read(
         text: &str,
         files: &dyn Fn(&Path) -> Result<Vec<u8>, String>,
@@ -49,7 +49,7 @@ impl EchOption {
         list.map(Self::Configurations).ok_or_else(|| format!("{name} holds no ECHConfigList"))
     }
 
-    /// A value that needs no file.
+    /// Reads a value that needs no file.
     pub fn written_out(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case(GREASE) {
             return Some(Self::Grease);
@@ -57,10 +57,10 @@ impl EchOption {
         of_base64(text).map(Self::Configurations)
     }
 
-    /// The library's form.
+    /// Converts the offer for the library.
     ///
     /// # Errors
-    /// The library has no cipher, or not the form, of any of the configurations.
+    /// Fails if the library lacks the cipher, or cannot read the form, of all configurations.
     pub(crate) fn mode(&self) -> Result<EchMode, rustls::Error> {
         match self {
             Self::Configurations(list) => {
@@ -89,13 +89,13 @@ fn of_pem(text: &str) -> Option<Vec<u8>> {
     is_list(&list).then(|| list.to_vec())
 }
 
-/// Whether its length is the one that it says (RFC 9849 section 4); the library reads the rest.
+/// Checks the length in a list's head (RFC 9849 section 4); the library reads the rest.
 fn is_list(bytes: &[u8]) -> bool {
     let length = bytes.split_first_chunk().map(|(length, rest)| (*length, rest.len()));
     length.is_some_and(|(length, rest)| rest > 0 && usize::from(u16::from_be_bytes(length)) == rest)
 }
 
-/// The outcome of a handshake, as far as it was one; `None` = ECH was not offered.
+/// Returns the outcome of a handshake, if there was one; `None` if ECH was not offered.
 pub(crate) fn outcome(status: EchStatus) -> Option<EchOutcome> {
     match status {
         EchStatus::Accepted => Some(EchOutcome::Accepted),
@@ -105,7 +105,7 @@ pub(crate) fn outcome(status: EchStatus) -> Option<EchOutcome> {
     }
 }
 
-/// How many configurations came in place of ours; `None` = the error is not that ECH was rejected.
+/// Returns the number of configurations that replace ours; `None` if ECH was not rejected.
 pub(crate) fn retry_configurations(error: &rustls::Error) -> Option<usize> {
     match error {
         rustls::Error::PeerIncompatible(PeerIncompatible::ServerRejectedEncryptedClientHello(
@@ -124,7 +124,7 @@ mod tests {
         Err("no such file".to_owned())
     }
 
-    /// The list of a configuration with the number 7, for `front.example`.
+    /// List of a configuration with the number 7, for `front.example`.
     const BASE64: &str = "AET+DQBABwAgACAJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQAIAAEAAQABAANA\
                           DWZyb250LmV4YW1wbGUAAA==";
 

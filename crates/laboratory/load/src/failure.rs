@@ -1,7 +1,7 @@
-//! Reasons of failure: of a transaction, each with a stable name, and of a load that does not
-//! begin.
+//! Defines reasons of failure: of a transaction, each with a stable name, and of a load that does
+//! not begin.
 //!
-//! Owns the table that `docs/reference/failures.md` is made from.
+//! Holds the table from which `docs/reference/failures.md` is made.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use crate::tls::TlsFault;
 
 macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
-        /// A reason. Its name stands in records.
+        /// A reason. Records contain its name.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum TransactionFailure {
             $(#[doc = $meaning] $variant $(($number))?,)*
         }
 
-        /// The name of every reason, whose side it is on, and what it means.
+        /// Name of every reason, its side, and its meaning.
         const ROWS: &[[&str; 3]] = &[$([$name, $side, $meaning],)*];
 
         impl TransactionFailure {
@@ -77,7 +77,7 @@ impl TransactionFailure {
         }
     }
 
-    /// The meaning in a sentence or two.
+    /// Returns the meaning in a sentence or two.
     pub fn meaning(self) -> &'static str {
         self.row()[2]
     }
@@ -93,13 +93,13 @@ pub fn write_reference(out: &mut String) {
     }
 }
 
-/// Reasons why a load does not begin; nothing was sent then.
+/// Reasons why a load does not begin; no packet was sent then.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadStartFault {
-    /// The plan's TLS cannot be had.
+    /// The plan's TLS is not available.
     #[error(transparent)]
     Tls(#[from] TlsFault),
-    /// This address is not one of ours.
+    /// This address is not ours.
     #[error("--source {0}: {1}")]
     Source(IpAddr, std::io::Error),
     /// The kernel refused a descriptor or a CPU.

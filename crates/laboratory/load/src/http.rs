@@ -1,7 +1,7 @@
-//! HTTP/1.1 as a client of ours speaks it: a plan's request as bytes; of a reply, where its head
-//! ends, how long its content is, and whether it is complete.
+//! Speaks HTTP/1.1 as a client: writes a plan's request; reads a reply's head, the length of its
+//! content, and whether it is complete.
 //!
-//! Heads and framing are `wire::http`'s. Content is counted, not kept. Pure.
+//! `wire::http` handles heads and framing. Content is counted, not kept. Pure.
 
 use std::fmt::Write;
 
@@ -11,17 +11,17 @@ use measure::random::SplitMix;
 
 use crate::plan::{LoadPlan, PlannedRequest};
 
-/// Requests, of which chance takes one for each transaction by its weight.
+/// Requests; each transaction draws one at random by weight.
 #[derive(Debug)]
 pub(crate) struct RequestMixture {
     requests: Vec<RequestBytes>,
-    /// By request, the sum of its weight and of those before it.
+    /// Sum, for each request, of its weight and of those before it.
     ends: Vec<u64>,
     chance: SplitMix,
 }
 
 impl RequestMixture {
-    /// The requests of a plan, for one of its threads.
+    /// Makes the requests of a plan, for one of its threads.
     pub(crate) fn new(plan: &LoadPlan, thread: u16) -> Self {
         let mut end = 0;
         let ends = plan.requests.iter().map(|request| {
@@ -31,17 +31,17 @@ impl RequestMixture {
         Self {
             ends: ends.collect(),
             requests: plan.requests.iter().map(|one| RequestBytes::new(plan, one)).collect(),
-            // Instants by chance are drawn from the seed itself.
+            // Random instants use the seed itself.
             chance: SplitMix::of_thread(!plan.seed, thread),
         }
     }
 
-    /// Whether nothing is asked.
+    /// Reports whether there are no requests.
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The place of the next request.
+    /// Draws the index of the next request.
     #[inline]
     pub(crate) fn draw(&mut self) -> usize {
         let [_, .., all] = self.ends[..] else {
@@ -51,14 +51,14 @@ impl RequestMixture {
         self.ends.partition_point(|end| *end <= drawn)
     }
 
-    /// The request at a place; `None` = nothing is asked.
+    /// Returns the request at an index; `None` if there are no requests.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<&RequestBytes> {
         self.requests.get(place)
     }
 }
 
-/// The request, in both forms that it is sent in.
+/// Bytes of a request, in both forms.
 #[derive(Debug)]
 pub(crate) struct RequestBytes {
     stays: Vec<u8>,
@@ -67,7 +67,7 @@ pub(crate) struct RequestBytes {
 }
 
 impl RequestBytes {
-    /// As HTTP/1.1 (RFC 9112).
+    /// Writes the request as HTTP/1.1 (RFC 9112).
     pub(crate) fn new(plan: &LoadPlan, request: &PlannedRequest) -> Self {
         let one_each = plan.clients.requests_per_connection == Some(1);
         let closes = bytes(plan, request, true);
@@ -78,7 +78,7 @@ impl RequestBytes {
         }
     }
 
-    /// For the last request of a connection, or for one that others follow.
+    /// Returns the form for the last request of a connection, or for an earlier one.
     #[inline]
     pub(crate) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.closes } else { &self.stays }
@@ -113,34 +113,34 @@ fn bytes(plan: &LoadPlan, request: &PlannedRequest, closes: bool) -> Vec<u8> {
     bytes
 }
 
-/// The longest head: browsers take up to four times as much, servers send a quarter by their own
-/// limits, and one that never ends must not fill our memory.
+/// Maximum of a head's length: browsers accept up to four times as much, servers limit their own to
+/// a quarter, and an endless one must not fill our memory.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Interim replies before the final one.
+/// Maximum of interim replies before the final one.
 const INTERIM_MAX: u32 = 16;
 
 /// A reply that is being read.
 #[derive(Debug)]
 pub(crate) struct ReplyReader {
-    /// The part of the head that has come, if it came in pieces.
+    /// Part of the head that has arrived, if it came in pieces.
     head: Vec<u8>,
-    /// The content; nothing while the head is incomplete.
+    /// Content; `None` while the head is incomplete.
     content: Option<Content>,
-    /// Whether it answers `HEAD`, and so has no content whatever it says.
+    /// Whether the reply is to `HEAD`, and so has no content whatever its head says.
     to_head: bool,
-    /// The status; 0 before the head is complete.
+    /// Status; 0 before the head is complete.
     pub(crate) status: u16,
-    /// Whether the server will take another request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub(crate) keeps: bool,
     interim: u32,
 }
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MalformedReply;
 
-/// How far a reply got with the bytes that came.
+/// Progress of a reply with the received bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReplyProgress {
     Partial,
@@ -154,17 +154,17 @@ impl ReplyProgress {
 }
 
 impl ReplyReader {
-    /// For the answer to a request; `to_head` if its method is `HEAD`.
+    /// Makes the reader of a reply; `to_head` if the request's method is `HEAD`.
     pub(crate) fn new(to_head: bool) -> Self {
         Self { head: Vec::new(), content: None, to_head, status: 0, keeps: false, interim: 0 }
     }
 
-    /// Bytes of the content so far.
+    /// Returns the bytes of the content so far.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.content.map_or(0, |content| content.bytes())
     }
 
-    /// Whether nothing more has to come.
+    /// Reports whether the reply is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.content.is_some_and(|content| content.is_done())
     }
@@ -172,7 +172,7 @@ impl ReplyReader {
     /// Takes bytes.
     ///
     /// # Errors
-    /// [`MalformedReply`], also if there are more bytes than the reply has.
+    /// Fails with [`MalformedReply`], also if there are more bytes than the reply has.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<ReplyProgress, MalformedReply> {
         while !bytes.is_empty() {
             bytes = match &mut self.content {
@@ -187,15 +187,15 @@ impl ReplyReader {
         Ok(ReplyProgress::of(self.is_whole()))
     }
 
-    /// The server has closed: whether that completed the reply.
+    /// Reports, after the server closed, whether that completed the reply.
     pub(crate) fn close(&self) -> ReplyProgress {
         ReplyProgress::of(self.content.is_some_and(|content| content.may_end_by_close()))
     }
 
-    /// Takes of the head, and returns what is behind it.
+    /// Takes bytes of the head, and returns those behind it.
     fn take_head<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], MalformedReply> {
         if self.head.is_empty() {
-            // Nearly always the head comes in one piece, and need not be copied.
+            // The head nearly always comes in one piece, and need not be copied.
             return match self.read_head(bytes)? {
                 Some(length) => Ok(&bytes[length..]),
                 None => {
@@ -208,7 +208,7 @@ impl ReplyReader {
         let mut head = std::mem::take(&mut self.head);
         head.extend_from_slice(bytes);
         match self.read_head(&head)? {
-            // It was not complete before, so it ends within what came now.
+            // The head was incomplete before, so it ends within the new bytes.
             Some(length) => Ok(&bytes[length.saturating_sub(before)..]),
             None => {
                 self.head = head;
@@ -217,7 +217,7 @@ impl ReplyReader {
         }
     }
 
-    /// The length of the head, if it is complete.
+    /// Returns the length of the head, if it is complete.
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedReply> {
         let head = ResponseHead::parse(bytes, HEAD_BYTES_MAX, self.to_head);
         let Some(head) = head.map_err(|_| MalformedReply)? else {
@@ -240,7 +240,7 @@ impl ReplyReader {
 mod tests {
     use super::*;
 
-    /// The reply's progress, whole in one piece and byte by byte: they must not differ.
+    /// Returns the reply's progress, whole in one piece and byte by byte: they must not differ.
     fn read(text: &str, to_head: bool) -> (Result<ReplyProgress, MalformedReply>, ReplyReader) {
         let mut whole = ReplyReader::new(to_head);
         let progress = whole.take(text.as_bytes());

@@ -1,7 +1,7 @@
-//! A TLS client that controls every factor of the handshake, and load made of many of them.
+//! A TLS client that controls every factor of the handshake, and load from many such clients.
 //!
-//! Owns the plan of a load, its clock and its clients; writes no file and prints nothing. It knows
-//! nothing of what it loads but the standards: no room of the data plane is named here.
+//! Handles the plan of a load, its clock and its clients; writes no file and prints nothing. The
+//! crate knows only the standards of the server under load: it names no part of the data plane.
 #![forbid(unsafe_code)]
 
 pub mod arrival;

@@ -1,8 +1,8 @@
-//! One handshake, looked at closely: what was offered, what came back, byte by byte; and whether
-//! the chain of its certificates leads to a trusted root.
+//! Observes one handshake closely: what was offered and answered, byte by byte; and whether the
+//! chain of certificates leads to a trusted root.
 //!
-//! A client that is no load: it makes one connection at a time over a stream that its caller opened
-//! and limits, and reports what it saw. Judges nothing else.
+//! The client generates no load: it makes one connection at a time over a stream that its caller
+//! opened and limits, and reports the findings. Other judgement is the caller's task.
 
 pub mod records;
 
@@ -39,90 +39,90 @@ use records::Ticket;
 pub use measure::choice::EchOutcome;
 pub use measure::probe::End;
 
-/// A client with one session at the most, which it offers as often as it is told to.
+/// A client with at most one session, which it offers as often as requested.
 #[derive(Debug)]
 pub struct ObservingClient {
     config: ClientConfig,
     name: ServerName<'static>,
     sessions: Arc<ThreadSessions>,
-    /// The session of TLS 1.2 that the last connection offered.
+    /// The TLS 1.2 session that the last connection offered.
     offered: Mutex<Option<Tls12ClientSessionValue>>,
     seen: Arc<CallbackNotes>,
     presented: Arc<PresentedChain>,
 }
 
-/// Notes that callbacks of the library made about the connection in progress.
+/// Notes of the library's callbacks about the connection in progress.
 #[derive(Debug, Default)]
 struct CallbackNotes {
-    /// The server's secret of application traffic (RFC 8446, section 7.1).
+    /// Server's secret of application traffic (RFC 8446, section 7.1).
     secret: Mutex<Option<Vec<u8>>>,
-    /// That of its handshake.
+    /// Server's secret of handshake traffic.
     handshake_secret: Mutex<Option<Vec<u8>>>,
     certificate_asked: AtomicBool,
 }
 
 pub trait TimeLimited: Read + Write {
-    /// Makes reads and writes fail after this time, or after that which was set before, if that is
+    /// Makes reads and writes fail after this time, or after the one set before, if that is
     /// shorter.
     fn shorten(&mut self, limit: Duration);
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedConversation<'a> {
-    /// Sent after the handshake; `None` = our close_notify alone.
+    /// Request to send after the handshake; `None` sends our close_notify alone.
     pub request: Option<&'a [u8]>,
-    /// Sent as early data if the session allows it.
+    /// Early data to send if the session allows it.
     pub early: Option<&'a [u8]>,
-    /// How long more is waited for: after our close_notify, or after the first bytes of a reply.
+    /// Further time to wait: after our close_notify, or after the first bytes of a reply.
     pub linger: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub version: String,
-    /// The suite, by its standard name.
+    /// Standard name of the suite.
     pub suite: String,
-    /// The group; empty if no keys were exchanged.
+    /// Group; empty if no keys were exchanged.
     pub group: String,
-    /// The scheme of the server's signature; empty if it gave none.
+    /// Scheme of the server's signature; empty if it gave none.
     pub signature: String,
-    /// The application protocol; empty if none.
+    /// Application protocol; empty if none.
     pub alpn: String,
-    /// The chain in DER, the leaf first. Of a resumed session, that which it began with.
+    /// Chain in DER, the leaf first. For a resumed session, the chain of its first handshake.
     pub chain: Vec<Vec<u8>>,
-    /// The algorithm by which the chain was compressed (RFC 8879, section 3); `None` = it was not.
+    /// Algorithm of the chain's compression (RFC 8879, section 3); `None` if uncompressed.
     pub certificate_compression: Option<u16>,
-    /// The stapled OCSP response in DER; empty if none.
+    /// Stapled OCSP response in DER; empty if none.
     pub staple: Vec<u8>,
-    /// Our first hello, as it was sent.
+    /// Our first hello, as sent.
     pub hello: Vec<u8>,
-    /// The kind of resumption that it offered.
+    /// Kind of resumption that the hello offered.
     pub offered: Option<Handshake>,
     pub resumed: bool,
     /// Whether a full handshake had a HelloRetryRequest.
     pub hello_retry: bool,
     pub certificate_asked: bool,
-    /// The session id that the server gave (TLS 1.2); empty if none.
+    /// Session ID that the server gave (TLS 1.2); empty if none.
     pub session_id: Vec<u8>,
-    /// The tickets that it gave.
+    /// Tickets that the server gave.
     pub tickets: Vec<Ticket>,
-    /// Whether our early data was accepted; `None` = none could be sent.
+    /// Whether our early data was accepted; `None` if none could be sent.
     pub early_data_accepted: Option<bool>,
-    /// The fate of our encrypted hello; `None` = it was none.
+    /// Outcome of ECH; `None` if the hello was not encrypted.
     pub ech: Option<EchOutcome>,
-    /// From the first byte of our hello to the end of the handshake.
+    /// Time from the first byte of our hello to the end of the handshake.
     pub handshake: Duration,
-    /// How often we had to wait for the server in it.
+    /// Number of waits for the server in the handshake.
     pub round_trips: u32,
     /// Bytes of application data in each record.
     pub records: Vec<u32>,
-    /// The beginning of the application data.
+    /// First bytes of the application data.
     pub reply: Vec<u8>,
     /// Bytes of application data.
     pub bytes: u64,
     /// How the server ended its stream.
     pub end: End,
-    /// The fatal alert by which it ended the connection after the handshake, by its number.
+    /// Number of the fatal alert by which the server ended the connection after the handshake.
     pub alert: Option<u8>,
 }
 
@@ -131,47 +131,47 @@ pub enum ObserveFault {
     /// The server's alert, by its number.
     #[error("the server refused by the alert {}", wire::alert::label(*.0))]
     Alert(u8),
-    /// It closed or reset the connection.
+    /// The server closed or reset the connection.
     #[error("the server {} the connection in the handshake", if *.0 { "reset" } else { "closed" })]
     Closed(bool),
     /// The stream's time was over.
     #[error("the handshake was not over in time")]
     Timeout,
-    /// The first bytes were no TLS.
+    /// The first bytes were not TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
-    /// It could not open our hello, and answered for the public name (RFC 9849, section 6.1.6).
+    /// The server rejected ECH and answered for the public name (RFC 9849, section 6.1.6).
     #[error("the server rejected the encrypted hello")]
     EchRejected {
-        /// Newer configurations that it sent.
+        /// Newer configurations that the server sent.
         retry_configurations: usize,
-        /// The chain of who answered, in DER, the leaf first.
+        /// Chain of the answering server, in DER, the leaf first.
         chain: Vec<Vec<u8>>,
     },
-    /// A handshake message is longer than the 64 KiB that the library takes.
+    /// A handshake message is longer than the 64 KiB that the library accepts.
     #[error("its handshake message of type {message} takes {bytes} bytes")]
     TooLong { message: u8, bytes: usize },
     #[error("{0}")]
     Protocol(String),
 }
 
-/// The one client, whose turn it always is.
+/// Index of the only client.
 const ONLY: usize = 0;
 
-/// Bytes of a handshake after which its server is left: 1 MiB. Chains are a few KiB.
+/// Maximum bytes of a handshake before the connection is dropped: 1 MiB. Chains are a few KiB.
 const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
-/// Application data that is kept: no more is looked at.
+/// Maximum of application data to keep: no more is examined.
 const REPLY_BYTES_MAX: usize = 16 << 10;
-/// Bytes that are read from a server after which its connection is left: 4 MiB.
+/// Maximum bytes to read from a server before the connection is dropped: 4 MiB.
 const WIRE_BYTES_MAX: usize = 4 << 20;
-/// Records whose lengths are kept.
+/// Maximum of records whose lengths are kept.
 const RECORDS_MAX: usize = 64;
 
 impl ObservingClient {
-    /// For connections that offer this. Only the first of the kinds of handshakes counts.
+    /// Makes a client for connections with this offer. Only the first kind of handshake counts.
     ///
     /// # Errors
-    /// [`TlsFault`]: what is offered does not fit together, or a file in it cannot be used.
+    /// Fails with [`TlsFault`] if the offer is inconsistent, or one of its files is unusable.
     pub fn new(tls: &PlannedTls) -> Result<Self, TlsFault> {
         let seen = Arc::new(CallbackNotes::default());
         let sessions = Arc::new(ThreadSessions::new(1));
@@ -186,25 +186,25 @@ impl ObservingClient {
         Ok(Self { config, name: server_name(tls)?, sessions, offered, seen, presented })
     }
 
-    /// Drops what was given so far.
+    /// Drops the sessions received so far.
     pub fn forget(&self) {
         self.sessions.forget(ONLY);
     }
 
-    /// The next connection offers the TLS 1.2 session that the last one offered, once more.
+    /// Makes the next connection offer the last one's TLS 1.2 session once more.
     pub fn offer_again(&self) {
         if let Some(offered) = locked(&self.offered).clone() {
             self.sessions.keep_tls12(offered);
         }
     }
 
-    /// Whether the server asked for a certificate on the last connection, even if that came to
-    /// nothing.
+    /// Reports whether the server requested a certificate on the last connection, even if that
+    /// failed.
     pub fn certificate_asked(&self) -> bool {
         self.seen.certificate_asked.load(Relaxed)
     }
 
-    /// Whether there is a session to offer.
+    /// Reports whether there is a session to offer.
     pub fn has_session(&self) -> bool {
         self.sessions.has_any(ONLY)
     }
@@ -213,7 +213,7 @@ impl ObservingClient {
     /// on to the server's end.
     ///
     /// # Errors
-    /// [`ObserveFault`]: there was no handshake. What goes wrong after it is part of what was seen.
+    /// Fails with [`ObserveFault`] without a handshake. Later errors are part of the findings.
     pub fn converse(
         &self,
         stream: &mut impl TimeLimited,
@@ -240,7 +240,7 @@ impl ObservingClient {
         Ok(self.observed(talk))
     }
 
-    /// The library does not report which message is too long.
+    /// Adds the message's length, which the library does not report.
     fn measured<S>(&self, fault: ObserveFault, talk: &TalkInProgress<'_, S>) -> ObserveFault {
         let ObserveFault::TooLong { .. } = fault else { return fault };
         let suite = talk.connection.negotiated_cipher_suite();
@@ -324,7 +324,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
                 break;
             }
             self.observed.round_trips += 1;
-            // All that one answer consists of is one wait.
+            // All messages of one answer count as one wait.
             while self.connection.is_handshaking() && !self.connection.wants_write() {
                 if self.received.len() > HANDSHAKE_BYTES_MAX {
                     let text = "its handshake is longer than 1 MiB";
@@ -368,7 +368,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
             if taken == 0 {
                 break;
             }
-            // It holds no more than a handshake; what it has must be taken out in between.
+            // The library holds at most a handshake; its data must be read in between.
             if !rest.is_empty() && self.connection.process_new_packets().is_err() {
                 break;
             }
@@ -379,7 +379,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
     fn process(&mut self) -> Result<(), ObserveFault> {
         let processed = self.connection.process_new_packets();
         processed.map(drop).map_err(|error| {
-            // The server is told why, as far as it listens.
+            // The server gets the reason, if it still reads.
             let _unheard = self.send();
             if let Some(retry_configurations) = ech::retry_configurations(&error) {
                 let chain = chain(&self.connection);
@@ -392,11 +392,10 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
         })
     }
 
-    /// Takes part in the conversation after the handshake: no trouble there is a fault of the
-    /// handshake.
+    /// Ends the conversation after the handshake: no error there is a fault of the handshake.
     fn finish(&mut self, conversation: ObservedConversation<'_>) {
         match conversation.request {
-            // Early data that was refused has to be sent once more.
+            // Refused early data must be sent once more.
             Some(request) if self.observed.early_data_accepted != Some(true) => {
                 let _held = self.connection.writer().write_all(request);
             }
@@ -482,7 +481,7 @@ impl KeyLog for CallbackNotes {
     }
 }
 
-/// The resolver of our certificate, which notes that it was asked.
+/// Resolver of our certificate, which notes that it was called.
 #[derive(Debug)]
 struct NotingResolver {
     inner: Arc<dyn ResolvesClientCert>,
@@ -508,21 +507,21 @@ pub struct TrustedRoots {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
-    /// It leads to a root.
+    /// The chain leads to a root.
     Trusted,
-    /// No issuer of its certificates is a root.
+    /// No issuer of the chain's certificates is a root.
     UnknownIssuer,
-    /// It leads to a root, and something in it was not valid at that time.
+    /// The chain leads to a root, but a part of it was not valid at that time.
     NotInTime,
-    /// Looking for a way would cost too much.
+    /// The search for a path would cost too much.
     TooLong,
-    /// Something in it is wrong.
+    /// A part of the chain is wrong.
     Broken,
 }
 
 impl TrustedRoots {
-    /// The roots in a text of PEM. Such that cannot be read are left out, as systems have some of
-    /// them. `None` = there is none.
+    /// Reads the roots in PEM text. Unreadable ones are skipped, as some systems have them. `None`
+    /// if there is none.
     pub fn read(pem: &[u8]) -> Option<Self> {
         let mut roots = RootCertStore::empty();
         let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
@@ -536,26 +535,26 @@ impl TrustedRoots {
         builder.build().ok().map(|verifier| Self { verifier, certificates })
     }
 
-    /// The roots themselves, DER.
+    /// Returns the roots themselves, in DER.
     pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
         self.certificates.iter().map(AsRef::as_ref)
     }
 
-    /// Looks for a way from the first certificate to a root, at a second of Unix time. For which
-    /// name it is does not matter.
+    /// Searches a path from the first certificate to a root, at a second of Unix time. The name
+    /// does not matter.
     pub fn path(&self, chain: &[Vec<u8>], at_s: u64) -> Path {
         let chain: Vec<_> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
         let Some((leaf, above)) = chain.split_first() else {
             return Path::Broken;
         };
-        // The library takes no root for a server's own certificate; clients do.
+        // The library accepts no root as a server's own certificate; clients do.
         if self.certificates.contains(leaf) {
             return Path::Trusted;
         }
         let Ok(above) = bounded(leaf, above) else {
             return Path::TooLong;
         };
-        // The name is looked at after all else, so that one that nobody has tells of the rest.
+        // The name is checked last, so that an impossible one shows that the rest is valid.
         let name = ServerName::try_from("name.invalid").expect("it is a host name");
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
         match self.verifier.verify_server_cert(leaf, &above, &name, &[], at) {
@@ -571,18 +570,18 @@ impl TrustedRoots {
     }
 }
 
-/// SHA-256 of a certificate, in hexadecimal.
+/// Returns the SHA-256 of a certificate, in hexadecimal.
 pub fn fingerprint(certificate: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA256, certificate);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The algorithms of signatures that connections take.
+/// Returns the signature algorithms that connections accept.
 pub fn signature_algorithms() -> SignatureAlgorithms<'static> {
     library::default_provider().signature_verification_algorithms.all
 }
 
-/// Whether bytes have this hash.
+/// Reports whether bytes have this hash.
 pub fn is_hash(kind: OcspHash, hash: &[u8], bytes: &[u8]) -> bool {
     let known = match kind {
         OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,

@@ -1,8 +1,8 @@
-//! The options of a load, and what they mean: one table, which makes the command line, the plan
-//! file, the help and the reference.
+//! Defines the options of a load: one table, which makes the command line, the plan file, the help
+//! and the reference.
 //!
-//! [`WrittenLoad`] is a load as it was written, [`UnresolvedPlan`] what it means without
-//! contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no name.
+//! [`WrittenLoad`] is a load as written, [`UnresolvedPlan`] its meaning without contradictions, and
+//! a [`crate::plan::LoadPlan`] is that with an address. Resolves no name.
 
 mod arriving;
 mod requests;
@@ -18,8 +18,8 @@ pub use unresolved_plan::UnresolvedPlan;
 pub use value::{CapacityLimit, Files, Search};
 pub use written::{TABLE, WrittenLoad};
 
-/// A load as it was written, and the plan made of it. `allowed_cpus` are those that this program
-/// may run on. `None` = there are errors, all of which have been reported.
+/// Reads a load as written, and makes its plan. `allowed_cpus` are those that this program may run
+/// on. `None` if there are errors, all of which have been reported.
 pub fn read<'a>(
     root: &'a Node,
     files: Files<'_>,
@@ -29,7 +29,7 @@ pub fn read<'a>(
     options::check(root, &TABLE, report);
     let misshapen = report.errors();
     let load = WrittenLoad::of_root(root, report);
-    // Contradictions of values that were not read would be none.
+    // Values that were not read cannot contradict each other.
     if report.errors() > misshapen {
         return None;
     }
@@ -37,11 +37,11 @@ pub fn read<'a>(
     (report.errors() == 0).then_some((load, plan))
 }
 
-/// The arguments of `lariat-lab` that ask for the same, without a plan file.
+/// Returns the arguments of `lariat-lab` for the same load, without a plan file.
 pub fn command(root: &Node) -> Vec<String> {
     let mut words = options::flags::words(root, &TABLE);
     if let Some(place) = words.iter().position(|word| word == "--start-at") {
-        // Its time has passed when it is repeated.
+        // The start time has passed when the command is repeated.
         words.drain(place..place + 2);
     }
     if let Some(first) = words.first_mut() {

@@ -1,5 +1,5 @@
-//! The outcome of a load: its record, and warnings that its figures may show the client or its host
-//! instead of the server.
+//! Makes the outcome of a load: its record, and warnings that its figures may show the client or
+//! its host instead of the server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,16 +22,15 @@ use crate::plan::{
 use crate::speed::version;
 use crate::tally::{LoadTally, StepTally};
 
-/// The result of a load; by default, one that nothing has been added to.
+/// Result of a load; empty by default.
 #[derive(Debug, Default)]
 pub struct LoadOutcome {
     pub ending: RunEnding,
     pub(crate) elapsed: Duration,
-    /// From the beginning of the figures until the last success, which may come when nothing is
-    /// begun any more. Zero of none.
+    /// Time from the beginning of the figures until the last success, which may come after the last
+    /// begin. Zero without successes.
     pub until_last_success: Duration,
-    /// The share of the time that the busiest thread was busy, 0 to 1, in the busiest run of a
-    /// series.
+    /// Busy share of the busiest thread's time, 0 to 1, in the busiest run of a series.
     pub busiest: f64,
     pub(crate) tally: LoadTally,
     pub(crate) seconds: Vec<LoadSecond>,
@@ -44,10 +43,10 @@ pub struct LoadOutcome {
 pub struct Frame {
     pub version: String,
     pub command: Vec<String>,
-    /// When it began: RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub started: String,
     pub host: Host,
-    /// How long the program was stopped, by Ctrl-Z for one.
+    /// How long the program was stopped, for example by Ctrl-Z.
     pub stood_still: Duration,
 }
 
@@ -56,19 +55,19 @@ impl LoadOutcome {
         self.tally.totals
     }
 
-    /// Transactions of the warm-up that succeeded when it was over: what the server did for them
-    /// then is in no other count.
+    /// Returns the transactions of the warm-up that succeeded after its end: no other count
+    /// contains the server's work for them after that.
     pub fn carried(&self) -> u64 {
         self.tally.carried
     }
 
-    /// Transactions that succeeded from the end of the warm-up until nothing was begun any more,
-    /// whenever they were begun themselves.
+    /// Returns the transactions that succeeded from the end of the warm-up until no more were
+    /// begun, whenever they began.
     pub fn ended_in_time(&self) -> u64 {
         self.tally.steps.iter().map(|step| step.ended).sum::<u64>() + self.tally.carried
     }
 
-    /// The run of one rate as a point; the quantile is a share.
+    /// Returns the run of one rate as a point; the quantile is a share.
     pub(crate) fn point_over(&self, length: Duration, quantile: f64) -> RatePoint {
         match self.tally.steps.first() {
             Some(step) => point(step, length, quantile),
@@ -76,11 +75,11 @@ impl LoadOutcome {
         }
     }
 
-    /// Adds a run that came after this one, as a step of its own.
+    /// Adds a later run as a separate step.
     pub(crate) fn append(&mut self, next: Self, length: Duration, point: RatePoint) {
         let first = self.seconds.last().map_or(0, |second| second.at_s + 1);
         self.steps.push(PlanStep {
-            // On the time of the seconds, which stand one behind the other.
+            // The time is that of the seconds, which follow each other.
             from_ns: first * 1_000_000_000,
             length_ns: nanoseconds(length),
             counts: next.tally.totals,
@@ -150,7 +149,7 @@ impl LoadOutcome {
     }
 }
 
-/// By address where there are several, those without any transaction too.
+/// Returns results by address if there are several, including addresses without any transaction.
 fn addresses(plan: &LoadPlan, tally: &LoadTally) -> BTreeMap<String, TransactionCounts> {
     let mut found = BTreeMap::<String, TransactionCounts>::new();
     let addresses = &plan.target.addresses;
@@ -161,7 +160,7 @@ fn addresses(plan: &LoadPlan, tally: &LoadTally) -> BTreeMap<String, Transaction
     found
 }
 
-/// By request where there are several, in the order of the plan.
+/// Returns results by request if there are several, in the order of the plan.
 fn requests(plan: &LoadPlan, tally: &mut LoadTally) -> Vec<RequestResult> {
     let several = 0..Some(plan.requests.len()).filter(|count| *count > 1).unwrap_or_default();
     several.map(|place| tally.requests.remove(&place).unwrap_or_default()).collect()
@@ -238,7 +237,7 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
         server_name: tls.server_name.clone(),
         client_certificate: tls.client_certificate.is_some(),
         verify: match tls.verification {
-            // No flag asks for certificates byte by byte.
+            // Checking certificates byte by byte has no flag.
             Verification::Off | Verification::These(_) => Verify::Off,
             Verification::Signature => Verify::Signature,
             Verification::Authority(_) => Verify::Full,
@@ -254,7 +253,7 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
     }
 }
 
-/// Libraries that make the handshakes, with their versions.
+/// Returns the libraries that make the handshakes, with their versions.
 pub fn tls_library() -> String {
     format!("rustls {}, aws-lc-rs {}", version("rustls"), version("aws-lc-rs"))
 }
@@ -268,14 +267,14 @@ fn without_rest(mut seconds: Vec<LoadSecond>, length: Duration) -> Vec<LoadSecon
         return seconds;
     };
     for second in rest {
-        // Connections that were open one after the other do not add up.
+        // Numbers of connections that were open at different times do not add up.
         last.open = 0;
         *last += second;
     }
     seconds
 }
 
-/// The steps of a plan with several rates.
+/// Returns the steps of a plan with several rates.
 pub(crate) fn steps(arrival: &ArrivalModel, tally: &LoadTally) -> Vec<PlanStep> {
     let ArrivalModel::Open { stretches, .. } = arrival else {
         return Vec::new();
@@ -305,7 +304,7 @@ fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
     let TransactionCounts { attempted, failed, .. } = step.counts;
     RatePoint {
         offered_per_s: attempted as f64 / seconds,
-        // What ended later was no goodput of this rate.
+        // Later ends are no goodput of this rate.
         succeeded_per_s: step.ended as f64 / seconds,
         error_rate: failed as f64 / (attempted.max(1)) as f64,
         mean_ns: step.total.mean_ns(),
@@ -313,27 +312,27 @@ fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
     }
 }
 
-/// The greatest resident memory of this process; 0 where the kernel does not tell.
+/// Returns the greatest resident memory of this process; 0 if the kernel does not report it.
 fn resident_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// A thread that is busy for this share of the time is the limit itself.
+/// Busy share at which a thread is the limit itself.
 const BUSY_MAX: f64 = 0.85;
 
-/// One in a hundred transactions may begin this late.
+/// Maximum lag of the 99th percentile.
 const LAG_MAX: Duration = Duration::from_millis(5);
 
-/// With fewer, the 99th percentile is one transaction.
+/// Minimum of transactions, because with fewer the 99th percentile is a single one.
 const TRANSACTIONS_MIN: u64 = 100;
 
-/// Warnings that make the figures doubtful, with the remedy.
+/// Returns warnings that make the figures doubtful, with the remedy.
 ///
-/// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
-/// beyond what it can do, and means to. One that stood still was late for that reason, whatever the
-/// CPU and the server did.
+/// `busiest` is the busy share of the busiest thread's time. A search overloads its server
+/// intentionally. A load whose program was stopped was late for that reason, whatever the CPU and
+/// the server did.
 pub(crate) fn warnings(
     plan: &LoadPlan,
     tally: &LoadTally,
@@ -342,7 +341,7 @@ pub(crate) fn warnings(
 ) -> Vec<RunWarning> {
     let mut warnings: Vec<_> = interrupted_by_stop(stood_still).into_iter().collect();
     if let Some(warning) = fruitless(tally) {
-        // All else would be about figures that there are none of.
+        // All other warnings would be about missing figures.
         warnings.push(warning);
         return warnings;
     }
@@ -359,7 +358,7 @@ pub(crate) fn warnings(
     warnings
 }
 
-/// The warning about a load whose program was stopped for so long; `None` = it was not.
+/// Returns the warning about a load whose program was stopped for this long; `None` if it was not.
 pub fn interrupted_by_stop(stood_still: Duration) -> Option<RunWarning> {
     (!stood_still.is_zero()).then(|| RunWarning {
         seen: format!(
@@ -372,7 +371,7 @@ pub fn interrupted_by_stop(stood_still: Duration) -> Option<RunWarning> {
     })
 }
 
-/// The warning that all failed, in the words of the table of reasons.
+/// Returns the warning that all transactions failed, in the words of the table of reasons.
 fn fruitless(tally: &LoadTally) -> Option<RunWarning> {
     let (reason, count) = tally.failures.iter().max_by_key(|(_, count)| **count)?;
     (tally.totals.succeeded == 0).then(|| RunWarning {
@@ -409,7 +408,7 @@ fn lag(tally: &LoadTally) -> Option<RunWarning> {
     })
 }
 
-/// Failures that say more of the client's host than of the server, with what was seen and a hint.
+/// Failures caused by the client's host rather than by the server, with the symptom and a hint.
 const OWN_FAILURES: [(TransactionFailure, &str, &str); 4] = [
     (
         TransactionFailure::NoLocalPort,
@@ -448,14 +447,14 @@ fn failures(
     rows.filter_map(warning).collect()
 }
 
-/// The first handshake of each client is full: with many of them it is the only one.
+/// Warns of too many clients: if they are many, the full first handshake of each is the only one.
 fn too_many_clients(plan: &LoadPlan, tally: &LoadTally) -> Option<RunWarning> {
     let resumes = |kind: &Handshake| *kind != Handshake::Full;
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    // With session arrivals every client is new. Where sessions end, clients that have one take
-    // turns with one that has none: further ones take no part until they are needed.
+    // All clients are new with session arrivals. If sessions end, clients that have one take turns
+    // with one that has none: further ones do not participate until they are needed.
     let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
         && plan.clients.requests_per_session.is_none()
         && plan.requests_per_arrival().is_none();

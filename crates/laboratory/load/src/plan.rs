@@ -1,6 +1,6 @@
-//! The plan of a load: checked, complete, and free of contradictions.
+//! Defines the plan of a load: checked, complete, and free of contradictions.
 //!
-//! [`crate::options`] makes plans from settings; the engine believes them. Opens nothing.
+//! [`crate::options`] makes plans from settings; the engine trusts them. Opens nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,49 +18,48 @@ pub use measure::choice::{
 
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// The server, and what to ask it for.
+    /// Server under load, and how to connect to it.
     pub target: PlannedTarget,
-    /// Our own addresses, taken in turn; none = the kernel chooses.
+    /// Our own addresses, used in turn; empty lets the kernel choose.
     pub sources: Vec<IpAddr>,
-    /// A PROXY header before anything else.
+    /// Version of a PROXY header to send first.
     pub proxy_header: Option<ProxyVersion>,
-    /// How TLS is spoken; `None` = it is not.
+    /// TLS offer; `None` for plaintext.
     pub tls: Option<PlannedTls>,
-    /// The requests on connections, one drawn by its weight for each; none = the handshake is all.
+    /// Requests on connections, each drawn by its weight; empty for handshakes alone.
     pub requests: Vec<PlannedRequest>,
     pub ending: ConnectionEnding,
-    /// The clients: each has its own sessions, its own connection, and does one thing at a time.
+    /// Clients: each has its own sessions, its own connection, and does one thing at a time.
     pub clients: Clients,
     pub arrival: ArrivalModel,
-    /// Transactions before the figures begin, for this long.
+    /// Duration of the transactions before the figures begin.
     pub warm_up: Duration,
     /// Whether a closed load comes to rest after its warm-up, until
     /// [`crate::run::RunningLoad::go_on`]: what it begins after that has the server for itself from
     /// the first to the last. Open load has instants of its own and never rests.
     pub rests: bool,
-    /// Whether its threads let others have the CPU first: it stands in the background of a load
-    /// that is measured.
+    /// Whether the threads yield the CPU to others: the load is the background of a measured one.
     pub is_background: bool,
-    /// For how long transactions are begun, warm-up not included.
+    /// How long transactions are begun, warm-up not included.
     pub duration: Duration,
-    /// At most this number of transactions, warm-up not included.
+    /// Maximum number of transactions, warm-up not included.
     pub count_max: Option<u64>,
-    /// A transaction may take this long from when it began; then it has failed.
+    /// Time limit of a transaction from its beginning.
     pub timeout: Duration,
-    /// Threads that make the load, and where they run.
+    /// Threads that make the load, and their CPUs.
     pub threads: Threads,
-    /// Chance repeats itself with the same number.
+    /// Seed of random numbers; equal seeds give equal numbers.
     pub seed: u64,
 }
 
 impl LoadPlan {
-    /// Whether it rests between warm-up and figures.
+    /// Reports whether the load pauses between warm-up and figures.
     pub(crate) fn has_rest(&self) -> bool {
         self.rests && matches!(self.arrival, ArrivalModel::Closed { .. })
     }
 
-    /// How many requests each arriving client makes; `None` = instants bring requests of free
-    /// clients.
+    /// Returns how many requests each arriving client makes; `None` if instants bring requests of
+    /// free clients.
     pub(crate) fn requests_per_arrival(&self) -> Option<u32> {
         let ArrivalModel::Open { session_arrivals: true, .. } = self.arrival else {
             return None;
@@ -73,7 +72,7 @@ impl LoadPlan {
 #[derive(Clone, Debug)]
 pub struct PlannedTarget {
     pub url: String,
-    /// Addresses of connections; at least one. Clients have them in turn.
+    /// Addresses of connections; at least one. Clients use them in turn.
     pub addresses: Vec<Address>,
     /// Whether each new connection of a client goes to the next address, with its session.
     pub moves_sessions: bool,
@@ -81,7 +80,7 @@ pub struct PlannedTarget {
 }
 
 impl PlannedTarget {
-    /// All addresses, as flags name them.
+    /// Returns all addresses, as in flags.
     pub fn places(&self) -> String {
         let places: Vec<_> = self.addresses.iter().map(Address::to_string).collect();
         places.join(",")
@@ -90,38 +89,38 @@ impl PlannedTarget {
 
 #[derive(Clone, Debug)]
 pub struct PlannedTls {
-    /// The protocol in which the server is asked for TLS first; `None` = TLS begins at once.
+    /// Protocol in which to request TLS first; `None` if TLS begins at once.
     pub starttls: Option<Dialect>,
-    /// The name that servers of mail are told before they are asked.
+    /// Client name to send to mail servers before the request for TLS.
     pub ehlo_name: String,
-    /// The versions that are offered where the kind of handshake does not say it.
+    /// Versions to offer if the kind of handshake does not determine them.
     pub versions: Versions,
     /// Handshakes that clients want, in turn: the first client wants the first, and so on. Never
     /// empty.
     pub handshakes: Vec<Handshake>,
-    /// Suites that are offered, in this order. At least one for each version offered.
+    /// Suites to offer, in this order. At least one for each version offered.
     pub suites: Vec<Suite>,
-    /// Groups that are offered, in this order; the first has the key share. Never empty.
+    /// Groups to offer, in this order; the first has the key share. Never empty.
     pub groups: Vec<Group>,
-    /// Signature schemes that are offered, in this order. Never empty.
+    /// Signature schemes to offer, in this order. Never empty.
     pub signatures: Vec<Signature>,
-    /// Application protocols that are offered; none = no such extension.
+    /// Application protocols to offer; empty for no such extension.
     pub alpn: Vec<Vec<u8>>,
-    /// The name in SNI, and the one that a certificate is checked for; `None` = no SNI.
+    /// Name in SNI, and to check in a certificate; `None` for no SNI.
     pub server_name: Option<String>,
-    /// The certificate that is sent if the server asks for one.
+    /// Certificate to send if the server requests one.
     pub client_certificate: Option<OwnCertificate>,
-    /// How the server's certificate is judged.
+    /// How to verify the server's certificate.
     pub verification: Verification,
     /// Whether TLS 1.2 tickets (RFC 5077) are offered and used.
     pub tickets: bool,
-    /// Whether TLS 1.2 session ids are kept and offered.
+    /// Whether TLS 1.2 session IDs are kept and offered.
     pub session_ids: bool,
     /// Whether the request of a connection that resumes by PSK goes as early data.
     pub early_data: bool,
     /// Whether servers may compress their certificates (RFC 8879).
     pub certificate_compression: bool,
-    /// How the hello is encrypted (RFC 9849); `None` = it is not.
+    /// How to encrypt the hello (RFC 9849); `None` if it is not encrypted.
     pub ech: Option<EchOption>,
 }
 
@@ -140,21 +139,21 @@ pub fn proxy_header(version: ProxyVersion, addresses: Addresses<'_>) -> Vec<u8> 
 /// A certificate of ours with its key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OwnCertificate {
-    /// The chain as PEM, leaf first.
+    /// Chain as PEM, leaf first.
     pub chain_pem: Vec<u8>,
     pub key_pem: Vec<u8>,
 }
 
-/// How the server's certificate is judged.
+/// How to verify the server's certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verification {
-    /// Not at all: neither who signed it nor whether the server has its key. The cheapest.
+    /// Not at all: neither the issuer nor the possession of the key. The cheapest.
     Off,
-    /// It must be one of these (PEM), byte by byte; whether the server has its key does not matter.
+    /// The certificate must be one of these (PEM), byte by byte; its key is not checked.
     These(Vec<u8>),
-    /// The server must have the key of its certificate; who it is does not matter.
+    /// The server must have the key of its certificate; its identity does not matter.
     Signature,
-    /// It must be issued by one of these (PEM), for the server name, and be in time.
+    /// The certificate must be issued by one of these (PEM), for the server name, and be in time.
     Authority(Vec<u8>),
 }
 
@@ -165,50 +164,49 @@ pub struct PlannedRequest {
     /// Further headers, without `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The share of all requests, relative to the others'; at least 1.
+    /// Weight relative to the other requests; at least 1.
     pub weight: u32,
 }
 
-/// The clients, and how often they make requests.
+/// Clients, and how often they make requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clients {
-    /// How many there are; at least one a thread. With session arrivals, how many there can be
-    /// at once.
+    /// Number of clients; at least one a thread. With session arrivals, the maximum at once.
     pub count: u32,
     /// Requests with one session: the first handshake of a session is full, the others resume it.
-    /// `None` = as long as the server resumes it.
+    /// `None` for as long as the server resumes it.
     pub requests_per_session: Option<u32>,
-    /// Requests on one connection; `None` = as many as the server allows.
+    /// Requests on one connection; `None` for as many as the server allows.
     pub requests_per_connection: Option<u32>,
-    /// How long a client rests between two transactions.
+    /// Rest of a client between two transactions.
     pub think: Duration,
-    /// The order in which free clients are taken.
+    /// Order in which free clients are taken.
     pub selection: ClientSelection,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArrivalModel {
-    /// When one is done, the next begins: a fixed number at once.
+    /// Each transaction that ends starts the next: a fixed number at once.
     Closed {
-        /// Transactions under way at any moment, over all threads.
+        /// Transactions in progress at any moment, over all threads.
         connections: u32,
     },
-    /// At instants that do not depend on the server.
+    /// Instants that do not depend on the server.
     Open {
-        /// Stretches of time with their rates, one after the other; they fill the duration.
+        /// Stretches of time with their rates, in order; they fill the duration.
         stretches: Vec<Stretch>,
         spacing: Spacing,
-        /// Whether each instant brings a new client without a session, in place of a request of a
-        /// free client. Its first request is due at that instant, each other one when the one
-        /// before it has succeeded and the client has rested. They are as many as the session may
-        /// have or, where none is resumed, the connection. A client whose request fails gives up.
-        /// Rates stay those of requests.
+        /// Whether each instant brings a new client without a session, instead of a request of a
+        /// free client. The client's first request is due at that instant, each further one when
+        /// the one before it has succeeded and the client has rested. Their number is that of the
+        /// session or, if none is resumed, of the connection. A client whose request fails gives
+        /// up. Rates stay those of requests.
         session_arrivals: bool,
     },
 }
 
 impl ArrivalModel {
-    /// The rate that open load begins with; 0 of closed load, which has none.
+    /// Returns the first rate of open load; 0 for closed load, which has none.
     pub fn first_per_s(&self) -> f64 {
         match self {
             Self::Open { stretches, .. } => stretches.first().map_or(0.0, |one| one.from_per_s),
@@ -217,7 +215,7 @@ impl ArrivalModel {
     }
 }
 
-/// A stretch of time in which the rate goes evenly from one value to another.
+/// A stretch of time in which the rate changes evenly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
     pub length: Duration,
@@ -230,6 +228,6 @@ pub struct Stretch {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Threads {
     pub count: u16,
-    /// The CPUs that they are pinned to, in turn; none = not pinned.
+    /// CPUs for the threads to be pinned to, in turn; empty for no pinning.
     pub cpus: Vec<u16>,
 }

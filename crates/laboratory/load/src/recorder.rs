@@ -1,4 +1,4 @@
-//! The records of a thread: which figures a transaction belongs to, and when a second is over.
+//! Records the transactions of a thread: which figures each belongs to, and when a second is over.
 
 use std::time::{Duration, Instant};
 
@@ -9,28 +9,28 @@ use crate::plan::{ArrivalModel, LoadPlan};
 use crate::scheduler::{RunClock, ThreadContext, ThreadReport};
 use crate::tally::{LoadTally, Negotiated, SecondTally, TransactionTiming};
 
-/// The places, in the plan, of the address and of the request of a transaction.
+/// Indices, in the plan, of the address and of the request of a transaction.
 type TransactionPlace = (usize, usize);
 
-/// Records the transactions of one thread.
+/// Recorder of one thread's transactions.
 #[derive(Debug)]
 pub(crate) struct ThreadRecorder {
     pub(crate) tally: LoadTally,
-    /// Counted by the connections themselves.
+    /// Bytes, counted by the connections themselves.
     pub(crate) traffic: TrafficBytes,
     /// CPU time that the thread used for the figures.
     pub(crate) cpu: Duration,
     pub(crate) last_end: Option<Instant>,
-    /// When the last one ended that succeeded.
+    /// End of the last successful transaction.
     pub(crate) last_success: Option<Instant>,
     clock: RunClock,
     second: SecondTally,
     second_number: u64,
-    /// Transactions that were due in other seconds than the one that is open.
+    /// Transactions that were due in other seconds than the current one.
     late: Vec<(u64, u64)>,
     /// CPU time and bytes when the figures began; `None` before.
     at_zero: Option<(Duration, TrafficBytes)>,
-    /// The ends of steps, from the beginning of the figures.
+    /// Ends of steps, from the beginning of the figures.
     step_ends: Vec<Duration>,
     /// Whether there are several requests.
     mixes: bool,
@@ -61,7 +61,7 @@ impl ThreadRecorder {
         self.clock = clock;
     }
 
-    /// Closes the seconds that are over, and opens the figures when the warm-up is.
+    /// Closes the past seconds, and opens the figures when the warm-up is over.
     #[inline]
     pub(crate) fn pass(&mut self, now: Instant) {
         if self.at_zero.is_none() && now >= self.clock.zero {
@@ -97,11 +97,11 @@ impl ThreadRecorder {
             second,
             late: std::mem::take(&mut self.late),
         };
-        // Nobody listens any more if the run was dropped.
+        // Nobody receives reports if the run was dropped.
         let _ = self.context.reports.send(report);
     }
 
-    /// How many connections are open now.
+    /// Sets the number of open connections.
     #[inline]
     pub(crate) fn set_open(&mut self, open: u64) {
         self.second.open = open;
@@ -127,7 +127,7 @@ impl ThreadRecorder {
         due >= self.clock.zero
     }
 
-    /// The step that an instant lies in.
+    /// Returns the step of an instant.
     fn step(&self, due: Instant) -> Option<usize> {
         let at = due.saturating_duration_since(self.clock.zero);
         self.step_ends.iter().position(|end| at < *end)
@@ -160,13 +160,13 @@ impl ThreadRecorder {
         }
     }
 
-    /// A transaction was due and cannot begin.
+    /// Counts a due transaction that cannot begin.
     pub(crate) fn forgo(&mut self, due: Instant, failure: TransactionFailure) {
         self.attempt(due);
         self.count_failure(due, failure);
     }
 
-    /// A transaction began after its planned instant.
+    /// Records that a transaction began after its planned instant.
     #[inline]
     pub(crate) fn lag(&mut self, due: Instant, begun: Instant) {
         if self.is_counted(due) {
@@ -224,7 +224,7 @@ impl ThreadRecorder {
         self.tally.fail(failure, step);
     }
 
-    /// A transaction with this address and request ended; `total` = it succeeded in that time.
+    /// Records a transaction's end at this address and request; `total` if it succeeded.
     #[inline]
     fn end_at(
         &mut self,
@@ -245,7 +245,7 @@ impl ThreadRecorder {
         }
     }
 
-    /// A handshake was made, for the warm-up or the figures.
+    /// Counts a handshake, for the warm-up or the figures.
     #[inline]
     pub(crate) fn shake_hands(&mut self, due: Instant, negotiated: Negotiated) {
         if self.is_counted(due) {
@@ -255,7 +255,7 @@ impl ThreadRecorder {
     }
 }
 
-/// Ends of the stretches, if there are several with one rate each.
+/// Returns the ends of the stretches, if there are several with one rate each.
 fn step_ends(arrival: &ArrivalModel) -> Vec<Duration> {
     let ArrivalModel::Open { stretches, .. } = arrival else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A load on all its threads: start, a second at a time, stop, outcome.
+//! Runs a load on all its threads: start, a second at a time, stop, outcome.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
@@ -31,7 +31,7 @@ pub struct RunningLoad {
     stopper: Stopper,
     /// Seconds that not every thread has reported.
     parts: BTreeMap<u64, SecondTally>,
-    /// By thread, the first second that it has not reported; `None` = it has ended.
+    /// First second that each thread has not reported; `None` if the thread has ended.
     reported: Vec<Option<u64>>,
     seconds: Vec<LoadSecond>,
     /// Attempts of seconds that were over when they were counted, and nobody has heard of.
@@ -46,29 +46,29 @@ pub struct SecondProgress {
     pub failures: BTreeMap<String, u64>,
     /// Handshakes by kind.
     pub handshakes: BTreeMap<Kind, u64>,
-    /// Response times of those that succeeded.
+    /// Response times of successes.
     pub total: Histogram,
 }
 
-/// Ends a load early, from any thread.
+/// Handle that ends a load early, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     common: Arc<ThreadsInCommon>,
 }
 
 impl Stopper {
-    /// Begins nothing any more; what is under way has a second to finish.
+    /// Stops new transactions; those in progress have a second to finish.
     pub fn stop(&self) {
         self.common.stop();
     }
 
-    /// The number of open connections, as far as the load has noticed.
+    /// Returns the number of open connections, as last published by the threads.
     pub fn open_connections(&self) -> u64 {
         self.common.open()
     }
 
-    /// Bytes that have come since the beginning, and transactions that have succeeded, as far as
-    /// the load has noticed.
+    /// Returns the bytes received since the beginning, and the successful transactions, as last
+    /// published by the threads.
     pub fn done(&self) -> (u64, u64) {
         self.common.done()
     }
@@ -118,7 +118,7 @@ pub fn start(plan: LoadPlan) -> Result<RunningLoad, LoadStartFault> {
     })
 }
 
-/// Whether an address is ours: a dial from one that is not looks as if no port were free.
+/// Checks that an address is ours: a dial from a foreign one looks as if no port were free.
 fn check_source(source: IpAddr) -> Result<(), LoadStartFault> {
     match UdpSocket::bind((source, 0)) {
         Ok(_) => Ok(()),
@@ -126,7 +126,7 @@ fn check_source(source: IpAddr) -> Result<(), LoadStartFault> {
     }
 }
 
-/// Lets all threads begin at one instant.
+/// Starts all threads at one instant.
 #[derive(Debug)]
 struct StartBarrier {
     barrier: Barrier,
@@ -161,7 +161,7 @@ fn spawn(
         let begin = starter.wait();
         let ended = placed.and_then(|_| worker.run(begin));
         if ended.is_err() {
-            // The others would go on with a part of the load, and nobody would hear of this one.
+            // The other threads would continue with a part of the load, and hide the failure.
             context.abort();
         }
         ended
@@ -174,24 +174,24 @@ impl RunningLoad {
         self.stopper.clone()
     }
 
-    /// Waits until the warm-up is over and nothing is under way, in a load that rests; `false` =
-    /// it does not rest, or was stopped.
+    /// Waits until the warm-up is over and no transaction is in progress, in a load that pauses;
+    /// `false` if it does not pause, or was stopped.
     pub fn wait_for_rest(&self) -> bool {
         self.plan.has_rest() && self.stopper.common.rest.wait_for(self.threads.len())
     }
 
-    /// Begins the figures of a load that rests.
+    /// Begins the figures of a load that pauses.
     pub fn go_on(&self) {
         self.stopper.common.rest.end();
     }
 
-    /// When the figures begin; of a load that rests, when they would begin without.
+    /// Returns when the figures begin; for a load that pauses, when they would without it.
     pub fn zero(&self) -> Instant {
         let over = self.stopper.common.rest.over().filter(|_| self.plan.has_rest());
         over.unwrap_or(self.begin + self.plan.warm_up)
     }
 
-    /// Waits for the next second that all threads have reported; `None` = the load is over.
+    /// Waits for the next second that all threads have reported; `None` if the load is over.
     pub fn next_second(&mut self) -> Option<SecondProgress> {
         loop {
             if let Some(progress) = self.whole_second() {
@@ -243,7 +243,7 @@ impl RunningLoad {
     /// Waits for the end.
     ///
     /// # Errors
-    /// The kernel failed a thread.
+    /// Fails if the kernel failed a thread.
     pub fn finish(mut self) -> std::io::Result<LoadOutcome> {
         while self.next_second().is_some() {}
         let mut tally = LoadTally::default();
@@ -279,13 +279,13 @@ impl RunningLoad {
     }
 }
 
-/// A load for a time lasts so long: rates are not to depend on how long its last transaction took.
-/// One for a count, or one that was stopped, lasts until the last transaction ended.
+/// Returns the load's duration. A timed load has its planned one: rates must not depend on its last
+/// transaction. A counted or stopped load lasts until the last transaction ended.
 fn elapsed(plan: &LoadPlan, worked: Duration, is_stopped: bool) -> Duration {
     if plan.count_max.is_none() && !is_stopped { plan.duration } else { worked }
 }
 
-/// The share of the time that the busiest thread was busy.
+/// Returns the busy share of the busiest thread's time.
 fn busiest(threads: &[LoadThread], worked: Duration) -> f64 {
     let worked_ns = (worked.as_nanos() as f64).max(1.0);
     threads.iter().map(|thread| thread.cpu_ns as f64 / worked_ns).fold(0.0, f64::max)

@@ -1,8 +1,7 @@
-//! The part of a run that a thread of a load has, its reports, and when it does what: the instants
-//! of the run, which transactions are due and which client begins them, and when a connection is
-//! given up.
+//! Schedules a thread's part of a run, and defines its reports: the instants of the run, which
+//! transactions are due and which client begins them, and when a connection is given up.
 //!
-//! Owns the schedule of an open load and the bound of a closed load.
+//! Handles the schedule of an open load and the bound of a closed load.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -20,21 +19,21 @@ use crate::plan::{ArrivalModel, LoadPlan};
 use crate::tally::SecondTally;
 
 pub(crate) struct Scheduler {
-    /// Planned instants; `None` = closed load.
+    /// Planned instants; `None` for closed load.
     schedule: Option<Peekable<ArrivalSchedule>>,
-    /// Transactions that may be under way at once in a closed load.
+    /// Maximum of concurrent transactions in a closed load.
     concurrency: usize,
     clock: RunClock,
 }
 
 pub(crate) struct DueTransaction {
     pub(crate) at: Instant,
-    /// The client that begins it; `None` = none is free.
+    /// Client that begins the transaction; `None` if none is free.
     pub(crate) client: Option<u32>,
 }
 
 impl Scheduler {
-    /// The scheduler of a thread; its clock does not run yet.
+    /// Makes the scheduler of a thread; its clock does not run yet.
     pub(crate) fn new(plan: &LoadPlan, context: &ThreadContext) -> Self {
         let (schedule, concurrency) = context.arrivals(plan);
         Self {
@@ -52,21 +51,21 @@ impl Scheduler {
         self.schedule.is_some()
     }
 
-    /// Whether nothing is due before the end any more.
+    /// Reports whether no more is due before the end.
     pub(crate) fn is_over(&mut self, client_pool: &ClientPool) -> bool {
         let schedule = self.schedule.as_mut();
         schedule.is_none_or(|schedule| schedule.peek().is_none())
             && self.goes_on(client_pool).is_none()
     }
 
-    /// With session arrivals, when the next request of a resting client is due before the end.
+    /// Returns when a resting client's next request is due before the end (session arrivals).
     fn goes_on(&self, client_pool: &ClientPool) -> Option<Instant> {
         let due = client_pool.next_to_go_on();
         due.filter(|due| *due < self.clock.end)
     }
 
-    /// The next due transaction, if `busy` are under way; or when one will be due, if that is
-    /// known.
+    /// Returns the next due transaction, if `busy` are in progress; or when the next will be due,
+    /// if that is known.
     pub(crate) fn take(
         &mut self,
         client_pool: &mut ClientPool,
@@ -95,7 +94,7 @@ impl Scheduler {
         Ok(DueTransaction { at, client })
     }
 
-    /// Takes all that was due and has not begun.
+    /// Takes all due transactions that have not begun.
     pub(crate) fn take_unbegun(
         &mut self,
         client_pool: &mut ClientPool,
@@ -116,16 +115,16 @@ impl Scheduler {
     }
 }
 
-/// At the end, what was due and has not begun may still begin for so long: the host may have been
-/// busy for a moment. What has not begun then has failed.
+/// Time after the end in which due transactions may still begin, because the host may have been
+/// busy for a moment. The rest have then failed.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
-/// When what begins and ends.
+/// The instants of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunClock {
     pub(crate) begin: Instant,
     pub(crate) zero: Instant,
-    /// No transaction begins any more.
+    /// Instant after which no transaction begins.
     pub(crate) end: Instant,
 }
 
@@ -135,7 +134,7 @@ impl RunClock {
         Self { begin, zero, end: zero + plan.duration }
     }
 
-    /// The clock of the same plan, the figures beginning at another instant.
+    /// Returns the clock of the same plan, with the figures beginning at another instant.
     pub(crate) fn moved_to(self, zero: Instant) -> Self {
         Self { zero, end: zero + self.end.saturating_duration_since(self.zero), ..self }
     }
@@ -145,39 +144,39 @@ impl RunClock {
         Self { begin: now, zero: now, end: now }
     }
 
-    /// Whether the end is over, which waits a little for what was due before it.
+    /// Reports whether the end is past, with some time for transactions that were due before it.
     pub(crate) fn is_past_end(&self, now: Instant, has_begun_all: bool) -> bool {
         now >= self.end && (has_begun_all || now >= self.end + LATE_MAX)
     }
 
-    /// The instant at which the second with this number is over.
+    /// Returns the end of the second with this number.
     pub(crate) fn end_of(&self, second: u64) -> Instant {
         self.zero + Duration::from_secs(second + 1)
     }
 }
 
-/// When to look whether a connection has done what it should.
+/// Deadline by which a connection must have made progress.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Deadline {
-    /// The end of its time.
+    /// Instant of the deadline.
     pub(crate) at: Instant,
     pub(crate) key: usize,
-    /// The connection's number: its place may have gone to another.
+    /// Number of the connection, because its key may have been reused.
     pub(crate) serial: u32,
 }
 
-/// All of them, in the order of their instants.
+/// All deadlines, in the order of their instants.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines(VecDeque<Deadline>);
 
 impl Deadlines {
-    /// Adds one, which is not before any that was added.
+    /// Adds a deadline, which is not before any added one.
     pub(crate) fn push(&mut self, deadline: Deadline) {
         self.0.push_back(deadline);
     }
 
-    /// Takes the first one if its time is over. Those at the front that hold no more are dropped,
-    /// so that what has ended long before its time does not heap up.
+    /// Takes the first deadline if it has passed. Drops obsolete ones at the front, so that those
+    /// of finished connections do not accumulate.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -197,14 +196,14 @@ impl Deadlines {
     }
 }
 
-/// A thread's own things, and those that it shares with the others.
+/// A thread's own data, and its references to shared data.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
     pub(crate) index: u16,
     pub(crate) threads: u16,
-    /// Wakes this thread when it is to stop.
+    /// Waker of this thread, for a stop.
     pub(crate) waker: Arc<Waker>,
-    /// The receiver of the thread's seconds.
+    /// Channel for the thread's seconds.
     pub(crate) reports: Sender<ThreadReport>,
     pub(crate) common: Arc<ThreadsInCommon>,
 }
@@ -212,15 +211,15 @@ pub(crate) struct ThreadContext {
 #[derive(Debug)]
 pub(crate) struct ThreadReport {
     pub(crate) thread: u16,
-    /// The second's number from the beginning of the figures, and what was counted in it; `None` =
-    /// there will be none any more.
+    /// Number of the second from the beginning of the figures, and its counts; `None` after the
+    /// last one.
     pub(crate) second: Option<(u64, SecondTally)>,
     /// Transactions that were due in other seconds and are only known now: a second's number and
-    /// how many.
+    /// their count.
     pub(crate) late: Vec<(u64, u64)>,
 }
 
-/// Figures that a thread lets others see.
+/// Figures that a thread publishes.
 #[derive(Debug, Default)]
 struct SharedFigures {
     open: AtomicU64,
@@ -233,7 +232,7 @@ pub(crate) struct ThreadsInCommon {
     stopped: AtomicBool,
     /// Transactions that may still be begun, if there is a limit.
     left: Option<AtomicU64>,
-    /// Wakers of all threads: one that has nothing under way would sleep on.
+    /// Wakers of all threads: an idle thread would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
     pub(crate) rest: ThreadRendezvous,
@@ -242,7 +241,7 @@ pub(crate) struct ThreadsInCommon {
 }
 
 impl ThreadsInCommon {
-    /// With at most `count_max` transactions.
+    /// Makes the data of a run with at most `count_max` transactions.
     pub(crate) fn new(count_max: Option<u64>, wakers: Vec<Arc<Waker>>) -> Self {
         Self {
             stopped: AtomicBool::new(false),
@@ -259,12 +258,12 @@ impl ThreadsInCommon {
         self.wake_all();
     }
 
-    /// The number of open connections.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> u64 {
         self.sum(|shown| &shown.open)
     }
 
-    /// Bytes received so far, and transactions that succeeded.
+    /// Returns the bytes received so far, and the successful transactions.
     pub(crate) fn done(&self) -> (u64, u64) {
         (self.sum(|shown| &shown.received_bytes), self.sum(|shown| &shown.succeeded))
     }
@@ -279,15 +278,15 @@ impl ThreadsInCommon {
         }
     }
 
-    /// Whether the run was stopped.
+    /// Reports whether the run was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
 }
 
 impl ThreadContext {
-    /// This thread's planned instants in open load; in a closed one, how many transactions it may
-    /// have under way at once.
+    /// Returns this thread's planned instants in open load; in a closed one, its maximum of
+    /// concurrent transactions.
     pub(crate) fn arrivals(&self, plan: &LoadPlan) -> (Option<ArrivalSchedule>, usize) {
         let ArrivalModel::Closed { connections } = plan.arrival else {
             let (thread, threads) = (self.index, self.threads);
@@ -303,8 +302,8 @@ impl ThreadContext {
         (None, (connections / threads + rest) as usize)
     }
 
-    /// How many connections of this thread are open now, what has come on all of them, and how many
-    /// transactions have succeeded.
+    /// Publishes this thread's number of open connections, received bytes and successful
+    /// transactions.
     #[inline]
     pub(crate) fn show(&self, open: u64, received_bytes: u64, succeeded: u64) {
         let shown = &self.common.shown[usize::from(self.index)];
@@ -313,15 +312,15 @@ impl ThreadContext {
         shown.succeeded.store(succeeded, Relaxed);
     }
 
-    /// This thread has failed: the load ends, and nothing more comes from here.
+    /// Ends the load after a failure of this thread, which sends no more.
     pub(crate) fn abort(&self) {
         self.common.stop();
-        // Nobody listens any more if the run was dropped.
+        // Nobody receives reports if the run was dropped.
         let _ =
             self.reports.send(ThreadReport { thread: self.index, second: None, late: Vec::new() });
     }
 
-    /// Whether all transactions have been begun.
+    /// Reports whether all transactions have been begun.
     pub(crate) fn is_spent(&self) -> bool {
         let left = self.common.left.as_ref();
         left.is_some_and(|left| left.load(Relaxed) == 0)
@@ -340,7 +339,7 @@ impl ThreadContext {
     }
 }
 
-/// The place at which threads wait for each other and for the caller.
+/// Meeting point of the threads and the caller.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRendezvous {
     state: Mutex<RendezvousState>,
@@ -350,7 +349,7 @@ pub(crate) struct ThreadRendezvous {
 #[derive(Debug, Default)]
 struct RendezvousState {
     waiting: u16,
-    /// When they went on; `None` = they have not.
+    /// When the threads continued; `None` if they have not.
     over: Option<Instant>,
 }
 
@@ -364,7 +363,7 @@ impl ThreadRendezvous {
         over.unwrap_or_else(PoisonError::into_inner).over.expect("it is waited for")
     }
 
-    /// Waits until `threads` threads wait; `false` = it was over before.
+    /// Waits until `threads` threads wait; `false` if the pause was over before.
     pub(crate) fn wait_for(&self, threads: usize) -> bool {
         let is_missing = |state: &mut RendezvousState| {
             state.over.is_none() && usize::from(state.waiting) < threads
@@ -373,7 +372,7 @@ impl ThreadRendezvous {
         state.unwrap_or_else(PoisonError::into_inner).over.is_none()
     }
 
-    /// Lets all go on, now and later.
+    /// Lets all threads continue, now and later.
     pub(crate) fn end(&self) {
         self.lock().over.get_or_insert_with(Instant::now);
         self.changed.notify_all();

@@ -1,8 +1,8 @@
-//! How fast keys and ciphers are on this CPU, by the library that makes our handshakes, and the
-//! versions of libraries in this build.
+//! Measures the speed of keys and ciphers on this CPU, with the library that makes our handshakes,
+//! and tells the versions of libraries in this build.
 //!
-//! Owns what is done and how it is timed: CPU time of the calling thread, which chooses its CPU
-//! itself. The rows are those of `openssl speed`, so that the two can be laid side by side.
+//! Handles the operations and their timing: CPU time of the calling thread, which chooses its CPU
+//! itself. The rows are those of `openssl speed`, for comparison.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -23,16 +23,16 @@ pub enum SpeedRows {
     Full,
 }
 
-/// Bytes that are sealed at once: a small record, a usual one, the greatest (RFC 8446 section 5.1).
+/// Sizes to seal at once: a small record, a usual one, the greatest (RFC 8446 section 5.1).
 pub const SEAL_BYTES: [u32; 3] = [64, 1024, 16 * 1024];
 
-/// The signed message: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
+/// Message to sign: as long as the content of a CertificateVerify (RFC 8446 section 4.4.3).
 const MESSAGE: [u8; 130] = [0x20; 130];
 
-/// Bytes beside the text that are sealed with each record in TLS 1.2 (RFC 5246 section 6.2.3.3).
+/// Additional data sealed with each record in TLS 1.2 (RFC 5246 section 6.2.3.3).
 const BESIDE: [u8; 13] = [0x17; 13];
 
-/// The clock is read once in so long, since reading it is dearer than sealing 64 bytes.
+/// Time between clock reads, since a read costs more than sealing 64 bytes.
 const BATCH: Duration = Duration::from_millis(1);
 
 /// Measures each row for so much CPU time.
@@ -63,7 +63,7 @@ pub fn measure(rows: SpeedRows, each: Duration) -> Vec<OperationSpeed> {
     speeds
 }
 
-/// One row: does it again and again.
+/// Measures one row by repeating the operation.
 fn row<T>(
     operation: &str,
     algorithm: &str,
@@ -80,7 +80,7 @@ fn row<T>(
     }
 }
 
-/// Times a second of CPU time, over at least `each` of it.
+/// Returns operations a second of CPU time, over at least `each` of it.
 fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
     let mut repeat = |times: u64| {
         let before = thread_time();
@@ -89,7 +89,7 @@ fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
         }
         thread_time() - before
     };
-    // The growing batches warm caches, too; only what follows them counts.
+    // The growing batches warm caches, too; only later ones count.
     let mut batch = 1;
     while repeat(batch) < BATCH {
         batch *= 2;
@@ -102,7 +102,7 @@ fn rate<T>(each: Duration, mut work: impl FnMut() -> T) -> f64 {
     done as f64 / spent.as_secs_f64()
 }
 
-/// A key of a certificate: its name, whether it is a quick row, and how one is made.
+/// A key of a certificate: its name, whether it is a quick row, and its constructor.
 type KeyRow = (&'static str, bool, fn() -> FreshKey);
 
 const KEYS: [KeyRow; 6] = [
@@ -126,7 +126,7 @@ enum FreshKey {
     Ed25519(Ed25519KeyPair),
 }
 
-/// The reason why none of the library's operations here can fail.
+/// Reason why none of the library's operations here can fail.
 const OURS: &str = "keys that the library made itself are good for it";
 
 impl FreshKey {
@@ -141,7 +141,7 @@ impl FreshKey {
         Self::Ecdsa(EcdsaKeyPair::generate(how).expect(OURS), check)
     }
 
-    /// As TLS 1.3 signs: RSA by PSS (RFC 8446 section 4.2.3).
+    /// Signs like TLS 1.3: RSA by PSS (RFC 8446 section 4.2.3).
     fn sign(&self) -> Vec<u8> {
         let random = SystemRandom::new();
         match self {
@@ -219,7 +219,7 @@ fn seal(
 
 const LOCK_FILE: &str = include_str!("../../../../Cargo.lock");
 
-/// The version of a library that is in this build.
+/// Returns the version of a library in this build.
 pub(crate) fn version(name: &str) -> &'static str {
     let entry = format!("name = \"{name}\"\nversion = \"");
     let rest = LOCK_FILE.split_once(&entry).map(|(_, rest)| rest);

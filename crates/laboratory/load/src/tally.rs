@@ -1,6 +1,6 @@
-//! The counts of a thread.
+//! Counts the transactions of a thread.
 //!
-//! A tally's size depends on how many seconds and kinds there are, not on how many transactions.
+//! A tally's size depends on the number of seconds and kinds, not of transactions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use crate::failure::TransactionFailure;
 use crate::tls::{group_name, scheme_name, suite_name};
 
-/// The result of a handshake, as the client saw it.
+/// Result of a handshake, as seen by the client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Negotiated {
     pub(crate) kind: Kind,
@@ -30,30 +30,30 @@ pub(crate) struct Negotiated {
     pub(crate) ech: Option<EchOutcome>,
 }
 
-/// Durations of a transaction that succeeded.
+/// Durations of a successful transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionTiming {
     pub(crate) kind: Kind,
     /// `None` if there was no handshake.
     pub(crate) handshake: Option<Duration>,
-    /// `None` if nothing was asked.
+    /// `None` without a request.
     pub(crate) first_byte: Option<Duration>,
     pub(crate) total: Duration,
 }
 
-/// The counts of a thread, or of all of them.
+/// Counts of a thread, or of all of them.
 #[derive(Debug, Default)]
 pub(crate) struct LoadTally {
     pub(crate) warm_up: TransactionCounts,
-    /// Transactions of the warm-up that succeeded when it was over.
+    /// Transactions of the warm-up that succeeded after its end.
     pub(crate) carried: u64,
     pub(crate) totals: TransactionCounts,
     pub(crate) failures: BTreeMap<TransactionFailure, u64>,
-    /// Transactions that ended, by the place of their address.
+    /// Ended transactions, by the index of their address.
     pub(crate) addresses: BTreeMap<usize, TransactionCounts>,
-    /// Transactions that ended, by the place of their request, where there are several.
+    /// Ended transactions, by the index of their request, if there are several.
     pub(crate) requests: BTreeMap<usize, RequestResult>,
-    /// A handful of outcomes, so that looking through them is cheaper than a table.
+    /// Counts by outcome; a list, because searching a handful is cheaper than a table.
     pub(crate) handshakes: Vec<(Negotiated, u64)>,
     pub(crate) traffic: TrafficBytes,
     pub(crate) latencies: BTreeMap<Kind, Latencies>,
@@ -62,16 +62,16 @@ pub(crate) struct LoadTally {
     pub(crate) steps: Vec<StepTally>,
 }
 
-/// Transactions that were planned in one stretch.
+/// Transactions planned in one stretch.
 #[derive(Debug, Default)]
 pub(crate) struct StepTally {
     pub(crate) counts: TransactionCounts,
-    /// Successes that ended in it, whenever they were planned.
+    /// Successes that ended in the stretch, whenever they were planned.
     pub(crate) ended: u64,
     pub(crate) total: Histogram,
 }
 
-/// The counts of a thread in one second.
+/// Counts of a thread in one second.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct SecondTally {
     pub(crate) attempted: u64,
@@ -84,7 +84,7 @@ pub(crate) struct SecondTally {
 }
 
 impl LoadTally {
-    /// A tally of `steps` stretches.
+    /// Makes a tally of `steps` stretches.
     pub(crate) fn new(steps: usize) -> Self {
         Self { steps: (0..steps).map(|_| StepTally::default()).collect(), ..Self::default() }
     }
@@ -127,7 +127,7 @@ impl LoadTally {
         }
     }
 
-    /// Adds what another thread, or another run, has counted; its steps are the same or come after.
+    /// Adds the counts of another thread, or another run; its steps are the same or later.
     pub(crate) fn add(&mut self, other: Self) {
         self.warm_up += other.warm_up;
         self.carried += other.carried;
@@ -162,7 +162,7 @@ impl LoadTally {
         by_name(&self.failures)
     }
 
-    /// Handshakes as a record has them, the most frequent first.
+    /// Returns handshakes for a record, the most frequent first.
     pub(crate) fn handshake_rows(&self) -> Vec<HandshakeCounts> {
         let mut rows: Vec<_> =
             self.handshakes.iter().map(|(key, count)| row(key, *count)).collect();
@@ -174,7 +174,7 @@ impl LoadTally {
 }
 
 impl SecondTally {
-    /// Adds what another thread counted in the same second.
+    /// Adds another thread's counts of the same second.
     pub(crate) fn add(&mut self, other: Self) {
         self.attempted += other.attempted;
         self.succeeded += other.succeeded;

@@ -1,9 +1,9 @@
-//! TLS as a client of ours speaks it, the only part of this crate that makes handshakes: a plan's
-//! TLS as the library wants it, one configuration for each kind of handshake; each client's own
-//! sessions; the judgement of certificates; and what was really offered.
+//! Speaks TLS as a client, the only part of this crate that makes handshakes: builds library
+//! configurations from a plan's TLS, one for each kind of handshake; keeps each client's own
+//! sessions; verifies certificates; and reads the actual offer.
 //!
 //! The library asks its store of sessions by server name, and we have one server and many clients.
-//! A thread drives one connection at a time, so the store is told whose turn it is.
+//! A thread drives one connection at a time, so the store gets the current client beforehand.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -34,7 +34,7 @@ use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
 };
 
-/// The kind of resumption that the bytes of a hello offer; `Full` = none.
+/// Returns the kind of resumption that the bytes of a hello offer; `Full` if none.
 pub(crate) fn offered(hello: &[u8]) -> Handshake {
     let Ok(HelloProgress::Hello(hello)) = read(hello) else {
         return Handshake::Full;
@@ -45,7 +45,7 @@ pub(crate) fn offered(hello: &[u8]) -> Handshake {
     if hello.session_ticket().is_some_and(|ticket| !ticket.is_empty()) {
         return Handshake::Ticket;
     }
-    // In TLS 1.3 the session id means nothing, but is sent (RFC 8446, appendix D.4).
+    // In TLS 1.3 the session ID means nothing, but is sent (RFC 8446, appendix D.4).
     if hello.highest_version() < 0x0304 && !hello.session_id().is_empty() {
         Handshake::SessionId
     } else {
@@ -56,7 +56,7 @@ pub(crate) fn offered(hello: &[u8]) -> Handshake {
 /// Reasons why no client can be made from a plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TlsFault {
-    /// The file for `--ca` has no certificate, or one that cannot be read.
+    /// The file for `--ca` has no certificate, or an unreadable one.
     #[error("--ca: {0}")]
     Authority(String),
     /// The client certificate or its key cannot be used.
@@ -73,17 +73,17 @@ pub enum TlsFault {
 #[derive(Debug)]
 pub(crate) struct Configurations {
     kinds: Vec<(Handshake, Arc<ClientConfig>)>,
-    /// Whose certificate we want, and what is sent as SNI.
+    /// Expected name of the certificate, also sent as SNI.
     pub(crate) name: ServerName<'static>,
     pub(crate) sessions: Arc<ThreadSessions>,
     pub(crate) presented: Arc<PresentedChain>,
 }
 
 impl Configurations {
-    /// Configurations for a thread with this number of clients.
+    /// Makes the configurations for a thread with this number of clients.
     ///
     /// # Errors
-    /// [`TlsFault`]: files and names are read here for the first time.
+    /// Fails with [`TlsFault`]: files and names are read here for the first time.
     pub(crate) fn new(tls: &PlannedTls, clients: usize) -> Result<Self, TlsFault> {
         let sessions = Arc::new(ThreadSessions::new(clients));
         let presented = Arc::new(PresentedChain::default());
@@ -103,13 +103,13 @@ impl Configurations {
     }
 }
 
-/// The name that is wanted, which the library always has.
+/// Returns the expected name, without which the library does not work.
 pub(crate) fn server_name(tls: &PlannedTls) -> Result<ServerName<'static>, TlsFault> {
     match &tls.server_name {
         Some(name) => {
             ServerName::try_from(name.clone()).map_err(|_| TlsFault::ServerName(name.clone()))
         }
-        // The library wants a name in any case; one that is an address is never sent.
+        // The library needs a name in any case; an address is never sent.
         None => Ok(ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())),
     }
 }
@@ -179,8 +179,8 @@ fn versions(asked: Versions, kind: Handshake) -> &'static [&'static SupportedPro
     }
 }
 
-/// Makes this thread's generator of random numbers ready, which takes some 30 ms of CPU: it would
-/// stand in the times of the thread's first handshake. What is wrong with it, that one will tell.
+/// Initializes this thread's random number generator, which takes some 30 ms of CPU and would
+/// distort the thread's first handshake. An error is left to that handshake.
 pub(crate) fn warm_thread() {
     let _ = aws_lc_rs::default_provider().secure_random.fill(&mut [0; 32]);
 }
@@ -233,7 +233,7 @@ fn scheme_of(signature: Signature) -> SignatureScheme {
     }
 }
 
-/// The standard name of a scheme, as in the plan.
+/// Returns the standard name of a scheme, as in the plan.
 pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
     let known = Signature::ALL.iter().find(|known| scheme_of(**known) == scheme);
     match known {
@@ -242,7 +242,7 @@ pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
     }
 }
 
-/// The standard name: the library sets its own prefix for TLS 1.3.
+/// Returns the standard name: the library sets its own prefix for TLS 1.3.
 pub(crate) fn suite_name(suite: CipherSuite) -> String {
     let name = suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned);
     match name.strip_prefix("TLS13_") {
@@ -251,7 +251,7 @@ pub(crate) fn suite_name(suite: CipherSuite) -> String {
     }
 }
 
-/// The name that flags use.
+/// Returns the name as in flags.
 pub(crate) fn group_name(group: NamedGroup) -> String {
     match group {
         NamedGroup::X25519 => "x25519".to_owned(),
@@ -280,7 +280,7 @@ fn verifier(
     })
 }
 
-/// The certificates of a PEM file, or the fault of the file.
+/// Returns the certificates of a PEM file, or the fault of the file.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
@@ -313,11 +313,11 @@ fn read_certificate(certificate: &OwnCertificate) -> Result<CertificateWithKey, 
     Ok((chain, key.map_err(|error| fault(format!("the key: {error}")))?))
 }
 
-/// TLS 1.3 tickets that a client keeps: servers give two or three a handshake, and each is used
-/// once; the newest are worth most.
+/// Maximum of TLS 1.3 tickets that a client keeps: servers give two or three a handshake, and each
+/// is used once; the newest are worth most.
 const TICKETS_MAX: usize = 4;
 
-/// One thread's clients. Its lock is never waited for: only that thread takes it.
+/// Sessions of one thread's clients. The lock is always free, because only that thread takes it.
 #[derive(Debug)]
 pub(crate) struct ThreadSessions {
     turn: AtomicUsize,
@@ -331,7 +331,7 @@ struct KeptSession {
 }
 
 impl ThreadSessions {
-    /// Room for the sessions of `clients` clients, which have no session yet.
+    /// Makes room for the sessions of `clients` clients, which have no session yet.
     pub(crate) fn new(clients: usize) -> Self {
         let clients = (0..clients).map(|_| KeptSession::default()).collect();
         Self { turn: AtomicUsize::new(0), clients: Mutex::new(clients) }
@@ -343,21 +343,21 @@ impl ThreadSessions {
         self.turn.store(client, Relaxed);
     }
 
-    /// Whether a client has anything to offer.
+    /// Reports whether a client has anything to offer.
     pub(crate) fn has_any(&self, client: usize) -> bool {
         let clients = self.lock();
         let kept = clients.get(client);
         kept.is_some_and(|kept| kept.tls12.is_some() || !kept.tls13.is_empty())
     }
 
-    /// Takes everything from a client.
+    /// Drops all sessions of a client.
     pub(crate) fn forget(&self, client: usize) {
         if let Some(kept) = self.lock().get_mut(client) {
             *kept = KeptSession::default();
         }
     }
 
-    /// The session of TLS 1.2 of the client whose turn it is.
+    /// Returns the current client's TLS 1.2 session.
     pub(crate) fn tls12(&self) -> Option<Tls12ClientSessionValue> {
         self.with(|kept| kept.tls12.as_deref().cloned()).flatten()
     }
@@ -376,7 +376,7 @@ impl ThreadSessions {
 }
 
 impl ClientSessionStore for ThreadSessions {
-    // The key share is the first group of the plan, always: a hint would change it.
+    // The key share is always the first group of the plan: a hint would change it.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
@@ -409,11 +409,11 @@ impl ClientSessionStore for ThreadSessions {
     }
 }
 
-/// The chain that a server presented last to a thread, whose connections take turns.
+/// Chain that a server last presented to a thread, whose connections take turns.
 #[derive(Debug, Default)]
 pub(crate) struct PresentedChain {
     scheme: AtomicU16,
-    /// `None` = staples are not kept.
+    /// `None` if staples are not kept.
     staple: Option<Mutex<Vec<u8>>>,
 }
 
@@ -423,7 +423,7 @@ impl PresentedChain {
         Self { staple: Some(Mutex::default()), ..Self::default() }
     }
 
-    /// The scheme since the last call, if there was a signature.
+    /// Returns the scheme since the last call, if there was a signature.
     #[inline]
     pub(crate) fn take_scheme(&self) -> Option<SignatureScheme> {
         match self.scheme.swap(0, Relaxed) {
@@ -432,7 +432,7 @@ impl PresentedChain {
         }
     }
 
-    /// The stapled OCSP response since the last call; empty if there was none.
+    /// Returns the stapled OCSP response since the last call; empty if there was none.
     pub(crate) fn take_staple(&self) -> Vec<u8> {
         self.staple_slot().map_or_else(Vec::new, |mut slot| mem::take(&mut *slot))
     }
@@ -445,19 +445,19 @@ impl PresentedChain {
 #[derive(Debug)]
 enum ChainCheck {
     Off,
-    /// That the certificate is one of these, byte by byte.
+    /// Checks that the certificate is one of these, byte by byte.
     These(Vec<CertificateDer<'static>>),
-    /// That the server has the key of its certificate.
+    /// Checks that the server has the key of its certificate.
     Signature,
-    /// That, and the chain, the name and the time.
+    /// Checks the key, the chain, the name and the time.
     Chain(Arc<WebPkiServerVerifier>),
 }
 
-/// The part of a server's chain that the library may look at: the search for a path costs it
-/// seconds, if the server has made it so.
+/// Returns the part of a server's chain for the library: the search for a path takes seconds if the
+/// server has made it expensive.
 ///
 /// # Errors
-/// There is too much of it.
+/// Fails if the chain is too large.
 pub(crate) fn bounded<'c>(
     leaf: &CertificateDer<'_>,
     others: &'c [CertificateDer<'_>],
@@ -468,7 +468,7 @@ pub(crate) fn bounded<'c>(
     Ok(found.into_iter().map(CertificateDer::from).collect())
 }
 
-/// Judges by the plan, and offers the schemes of the plan.
+/// Verifier that follows the plan, and offers the schemes of the plan.
 #[derive(Debug)]
 struct PlanVerifier {
     pub(crate) check: ChainCheck,
@@ -478,7 +478,7 @@ struct PlanVerifier {
 }
 
 impl PlanVerifier {
-    /// The server signed by this scheme, which must be one that was offered (RFC 8446, section
+    /// Judges the scheme of the server's signature, which must be an offered one (RFC 8446, section
     /// 4.4.3).
     fn judge(
         &self,

@@ -1,8 +1,7 @@
-//! A transaction: the connection that is opened for it (the dial, a PROXY header, and TLS that
-//! offers what the client should offer), what is expected of it while it is in progress, and its
-//! outcome.
+//! Defines a transaction: the connection opened for it (the dial, a PROXY header, and the client's
+//! TLS offer), the expectations during its progress, and its outcome.
 //!
-//! Owns a thread's TLS configurations and the sessions of its clients.
+//! Handles a thread's TLS configurations and the sessions of its clients.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -29,13 +28,13 @@ use crate::tls::{Configurations, TlsFault};
 
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// The planned instant: durations count from here.
+    /// Planned instant, from which durations count.
     pub(crate) due: Instant,
-    /// The place of its request in the plan; 0 where there is none.
+    /// Index of the request in the plan; 0 without requests.
     pub(crate) request: usize,
-    /// Whether its request is to go with the hello.
+    /// Whether to send the request with the hello.
     pub(crate) sends_early: bool,
-    /// A session is to be resumed.
+    /// Whether a session must be resumed.
     must_resume: bool,
     offers: bool,
     kind: Kind,
@@ -62,7 +61,7 @@ impl Transaction {
         Self { kind: Kind::Plain, ..Self::new(work, false, false, false) }
     }
 
-    /// On a connection that stands, with or without TLS.
+    /// Makes a transaction on an existing connection, with or without TLS.
     pub(crate) fn kept(work: (Instant, usize), has_tls: bool) -> Self {
         Self {
             kind: if has_tls { Kind::Kept } else { Kind::Plain },
@@ -70,7 +69,7 @@ impl Transaction {
         }
     }
 
-    /// The connection is open: what was negotiated, if there was a handshake.
+    /// Records that the connection is open, and the result of the handshake, if any.
     pub(crate) fn opened(
         &mut self,
         connection: &ClientConnection,
@@ -94,7 +93,7 @@ impl Transaction {
         })
     }
 
-    /// The fault of the handshake, by the plan.
+    /// Returns the fault of the handshake, by the plan.
     fn fault(&self, early_data_accepted: Option<bool>) -> Option<TransactionFailure> {
         match (self.must_resume, self.offers, self.kind.is_resumption()) {
             (true, false, _) => Some(TransactionFailure::ResumptionNotOffered),
@@ -106,7 +105,7 @@ impl Transaction {
         }
     }
 
-    /// The outcome, now that the work is done; `asked` if a reply was expected.
+    /// Returns the outcome after the work is done; `asked` if a reply was expected.
     pub(crate) fn verdict(&self, connection: &ClientConnection, asked: bool) -> TransactionVerdict {
         if let Some(fault) = self.fault {
             return TransactionVerdict::Failure(fault);
@@ -136,7 +135,7 @@ impl Transaction {
 
 fn kind(shaken: Handshake) -> Kind {
     match shaken {
-        // What is offered is never `Any`.
+        // An offer is never `Any`.
         Handshake::Full | Handshake::Any => Kind::Full,
         Handshake::SessionId => Kind::SessionId,
         Handshake::Ticket => Kind::Ticket,
@@ -144,28 +143,28 @@ fn kind(shaken: Handshake) -> Kind {
     }
 }
 
-/// Stands where a client would: what comes yet is for none of them.
+/// Number instead of a client's on connections without one.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// A connection and who uses it.
+/// A connection and its user.
 pub(crate) struct ConnectionSlot {
     pub(crate) connection: ClientConnection,
-    /// Who uses it; [`NOBODY`] of one that a user has left.
+    /// Client that uses the connection; [`NOBODY`] after it has left.
     pub(crate) client: u32,
     pub(crate) serial: u32,
     pub(crate) transaction: Option<Transaction>,
-    /// Whether the client waits for it.
+    /// Whether the client waits for the connection.
     pub(crate) holds_client: bool,
-    /// When it is given up; `None` = it is idle.
+    /// When the connection is given up; `None` if it is idle.
     pub(crate) deadline: Option<Instant>,
-    /// Whether the socket tells when it has room.
+    /// Whether the socket reports room.
     pub(crate) watches_room: bool,
-    /// How the server signed, once it has.
+    /// Scheme of the server's signature, once it has signed.
     pub(crate) signature: Option<SignatureScheme>,
 }
 
 impl ConnectionSlot {
-    /// The transaction of a connection that a client has begun to make.
+    /// Makes the slot of a connection that a client has begun to open, with its transaction.
     pub(crate) fn new(
         connection: ClientConnection,
         client: u32,
@@ -184,13 +183,13 @@ impl ConnectionSlot {
         }
     }
 
-    /// Whether it stands, and nobody waits for it.
+    /// Reports whether the connection is established, and nobody waits for it.
     pub(crate) fn is_idle(&self) -> bool {
         !self.holds_client && self.connection.stage != LoadStage::Closing
     }
 }
 
-/// The events of a socket: that it can be read, and, if asked for, that it has room.
+/// Returns the events of a socket: readable, and, if requested, writable.
 pub(crate) fn interest(watches_room: bool) -> Interest {
     if watches_room {
         Interest::READ | Interest::WRITE | Interest::EDGE
@@ -199,12 +198,12 @@ pub(crate) fn interest(watches_room: bool) -> Interest {
     }
 }
 
-/// The name of a place and of who has it.
+/// Makes a token of a key and the serial number of its connection.
 pub(crate) fn token(key: usize, serial: u32) -> u64 {
     (u64::from(serial) << 32) | key as u64
 }
 
-/// Place and number of a name.
+/// Returns the key and the serial number of a token.
 pub(crate) fn parts(token: u64) -> (usize, u32) {
     ((token & u64::from(u32::MAX)) as usize, (token >> 32) as u32)
 }
@@ -212,17 +211,17 @@ pub(crate) fn parts(token: u64) -> (usize, u32) {
 pub(crate) struct Dialler {
     plan: Arc<LoadPlan>,
     tls: Option<Configurations>,
-    /// The last of our addresses that was used.
+    /// Index of our last used address.
     source: usize,
-    /// By client, the place of its address among the server's.
+    /// Index of each client's address among the server's.
     places: Vec<usize>,
 }
 
 impl Dialler {
-    /// For this number of clients.
+    /// Makes a dialler for this number of clients.
     ///
     /// # Errors
-    /// [`TlsFault`].
+    /// Fails with [`TlsFault`].
     pub(crate) fn new(
         plan: &Arc<LoadPlan>,
         context: &ThreadContext,
@@ -249,21 +248,21 @@ impl Dialler {
         }
     }
 
-    /// How the server signed, if it has since the last call.
+    /// Returns the scheme of the server's signature since the last call, if any.
     #[inline]
     pub(crate) fn take_signature(&self) -> Option<SignatureScheme> {
         self.tls.as_ref()?.presented.take_scheme()
     }
 
-    /// Whether a connection's proper end may still bring the session that its client needs.
+    /// Reports whether a connection's proper end may still bring the session that its client needs.
     pub(crate) fn awaits_session(&self, client_pool: &ClientPool, client: u32) -> bool {
         let needs = client_pool.client(client).wants != Handshake::Full;
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         needs && self.tls.as_ref().is_some_and(|tls| !has(tls))
     }
 
-    /// A client's connection has failed. A TLS 1.3 session is offered once (RFC 8446, appendix
-    /// C.4): if it went with the connection, the server owes no other, and the client begins anew.
+    /// Handles a failed connection. A TLS 1.3 session is offered once (RFC 8446, appendix C.4): if
+    /// it went with the connection, the server owes no other, and the client begins anew.
     pub(crate) fn begin_anew_if_bereft(&self, client_pool: &mut ClientPool, client: u32) {
         let has = |tls: &Configurations| tls.sessions.has_any(client as usize);
         if !self.tls.as_ref().is_some_and(has) {
@@ -271,11 +270,11 @@ impl Dialler {
         }
     }
 
-    /// A connection for a client, and what is expected of it. `work` is the planned instant and the
-    /// place of the request.
+    /// Opens a connection for a client, and returns it with its expectations. `work` is the planned
+    /// instant and the index of the request.
     ///
     /// # Errors
-    /// The reason why no connection could be made.
+    /// Fails with the reason why no connection could be made.
     pub(crate) fn dial(
         &mut self,
         client_pool: &ClientPool,
@@ -306,7 +305,7 @@ impl Dialler {
         address
     }
 
-    /// The place of the address that a client's last connection went to.
+    /// Returns the index of the address of a client's last connection.
     pub(crate) fn address_of(&self, client: u32) -> usize {
         let target = &self.plan.target;
         let next = self.places[client as usize];
@@ -318,7 +317,7 @@ impl Dialler {
         version.map(|it| proxy_header(it, ends(fd, source, target))).unwrap_or_default()
     }
 
-    /// The bytes' way for a client's next connection, and what is expected of it.
+    /// Makes the channel of a client's next connection, with its expectations.
     fn channel(
         &self,
         client_pool: &ClientPool,
@@ -342,7 +341,7 @@ impl Dialler {
         };
         let mut channel = make(preface.clone(), resumes && tls.sessions.has_any(index))?;
         if !self.is_welcome(wants, channel.offered) {
-            // The server gave a session of another kind: it is not what the plan is about.
+            // A session of another kind, which the plan does not want.
             tls.sessions.forget(index);
             channel = make(preface, false)?;
         }
@@ -353,12 +352,12 @@ impl Dialler {
         }
         let offers = channel.offered != Handshake::Full;
         let sends_early = channel.offered == Handshake::Psk && planned.early_data;
-        // Who takes what there is has not failed with a full handshake.
+        // A client that accepts any handshake has not failed with a full one.
         let must_resume = resumes && wants != Handshake::Any;
         Ok((channel, Transaction::new(work, must_resume, offers, sends_early)))
     }
 
-    /// Whether a hello may offer this, by the plan.
+    /// Reports whether the plan allows a hello to offer this.
     fn is_welcome(&self, wants: Handshake, offered: Handshake) -> bool {
         match (wants, offered) {
             (_, Handshake::Full) => true,
@@ -371,7 +370,7 @@ impl Dialler {
     }
 }
 
-/// Both ends of a connection, as a PROXY header tells them. A Unix socket has none.
+/// Returns both ends of a connection for a PROXY header. A Unix socket has none.
 fn ends(fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Addresses<'static> {
     let unknown = SocketAddr::from((source.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0));
     let source = match sys::socket::local_address(fd) {

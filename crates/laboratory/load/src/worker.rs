@@ -1,7 +1,7 @@
-//! One thread of load: its clients, its connections, its clock.
+//! Runs one thread of load: its clients, its connections, its clock.
 //!
-//! Owns the loop. What a transaction is and when the next one is due is the plan's; what a
-//! connection does with its bytes is the connection's.
+//! Handles the loop. The plan defines transactions and their instants; the connection handles its
+//! bytes.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::transaction::{
     ConnectionSlot, Dialler, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
 };
 
-/// Bytes read at once: four records of the greatest size.
+/// Bytes to read at once: four records of the greatest size.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 const EVENTS_MAX: usize = 256;
 
-/// Transactions begun in a row before events are looked at again, when the schedule lags.
+/// Maximum of transactions begun in a row before the next look at events, when the schedule lags.
 const STARTS_MAX: usize = 64;
 
-/// In a closed load, a client whose connection failed rests so long: a server that refuses
-/// everything is not to be flooded with dials.
+/// Rest of a client whose connection failed, in a closed load: a server that refuses everything
+/// must not be flooded with dials.
 const FAILED_REST: Duration = Duration::from_millis(10);
 
-/// After a stop, transactions under way may still finish for this long.
+/// Time for transactions in progress to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Tokens of descriptors that are no connections; connections have lesser ones.
+/// Tokens of descriptors that are not connections; connections have lesser ones.
 const TIMER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 
@@ -49,31 +49,31 @@ pub(crate) struct LoadWorker {
     dialler: Dialler,
     pool: ClientPool,
     scheduler: Scheduler,
-    /// Transactions that are under way.
+    /// Transactions in progress.
     busy: usize,
     slots: Slab<ConnectionSlot>,
     serial: u32,
     deadlines: Deadlines,
-    /// Connections that were not read to the end of what there is, lest others wait.
+    /// Connections that were not read to the end, so that others need not wait.
     unread: Vec<(usize, u32)>,
     epoll: Epoll,
     timer: Timer,
     armed_for: Option<Instant>,
     buffer: Vec<u8>,
     recorder: ThreadRecorder,
-    /// The rest between warm-up and figures is to come.
+    /// Whether the pause between warm-up and figures is still to come.
     rests: bool,
-    /// No transaction begins any more; those under way end, at the latest by their timeouts.
+    /// Whether the load is ending: no transaction begins; current ones end or time out.
     is_ending: bool,
-    /// After a stop: when they are given up.
+    /// When transactions in progress are given up after a stop.
     abandons_at: Option<Instant>,
 }
 
 impl LoadWorker {
-    /// Makes everything ready but the clock.
+    /// Prepares everything but the clock.
     ///
     /// # Errors
-    /// See [`LoadStartFault`].
+    /// Fails with [`LoadStartFault`].
     pub(crate) fn new(
         plan: &Arc<LoadPlan>,
         context: ThreadContext,
@@ -113,7 +113,7 @@ impl LoadWorker {
     /// Makes the load, from this instant on.
     ///
     /// # Errors
-    /// The kernel refuses to tell of events: nothing can be done without.
+    /// Fails if the kernel refuses to report events.
     pub(crate) fn run(mut self, begin: Instant) -> std::io::Result<ThreadRecorder> {
         self.clock = RunClock::new(&self.plan, begin);
         self.scheduler.start(self.clock);
@@ -139,7 +139,7 @@ impl LoadWorker {
         Ok(self.recorder)
     }
 
-    /// Seconds end, the figures begin, the last transaction has been begun.
+    /// Ends seconds, begins the figures, and notes that the last transaction has begun.
     fn look_at_clock(&mut self, now: Instant) {
         self.recorder.set_open(self.slots.len() as u64);
         if self.rests && !self.context.common.is_stopped() {
@@ -163,7 +163,7 @@ impl LoadWorker {
         }
     }
 
-    /// Waits, with nothing under way, until the figures are to begin.
+    /// Waits, with no transaction in progress, until the figures are to begin.
     fn rest(&mut self) {
         self.rests = false;
         let zero = self.context.common.rest.wait_until_over();
@@ -172,12 +172,12 @@ impl LoadWorker {
         self.recorder.start(self.clock);
     }
 
-    /// Whether what is under way is to come to its end before the figures begin.
+    /// Reports whether transactions in progress must end before the figures begin.
     fn is_settling(&self, now: Instant) -> bool {
         self.rests && now >= self.clock.zero && !self.context.common.is_stopped()
     }
 
-    /// Fails the transactions that were due and have not begun.
+    /// Fails the due transactions that have not begun.
     fn fail_unbegun(&mut self, now: Instant) {
         for due in self.scheduler.take_unbegun(&mut self.pool, now) {
             if self.context.spend(due >= self.clock.zero) {
@@ -186,7 +186,7 @@ impl LoadWorker {
         }
     }
 
-    /// Begins what is due. When the next one is, if that is known.
+    /// Begins due transactions. Returns when the next one is due, if that is known.
     fn begin_due(&mut self, now: Instant) -> Option<Instant> {
         if self.is_ending || self.is_settling(now) {
             return None;
@@ -203,11 +203,11 @@ impl LoadWorker {
         Some(now)
     }
 
-    /// Begins one; `false` = none can be begun.
+    /// Begins a transaction; `false` if none can be begun.
     fn begin_transaction(&mut self, DueTransaction { at: due, client }: DueTransaction) -> bool {
         let is_open_load = self.scheduler.is_open();
         let Some(client) = client else {
-            // In a closed load somebody will be free.
+            // A client will be free in a closed load.
             if is_open_load && self.context.spend(due >= self.clock.zero) {
                 self.recorder.forgo(due, TransactionFailure::ClientsExhausted);
             }
@@ -246,7 +246,7 @@ impl LoadWorker {
         self.pool.release(client, now, until);
     }
 
-    /// Another request on a connection that stays.
+    /// Makes another request on a kept connection.
     fn ask_again(&mut self, key: usize, due: Instant, request: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
@@ -259,7 +259,7 @@ impl LoadWorker {
         self.follow(key, step);
     }
 
-    /// Sends the request of a connection that is open; without one, the work is done.
+    /// Sends the request of an open connection; without one, the work is done.
     fn ask(&mut self, key: usize) -> ConnectionStep {
         let Some(slot) = self.slots.get_mut(key) else {
             return ConnectionStep::Waiting;
@@ -273,9 +273,9 @@ impl LoadWorker {
         slot.connection.ask(bytes, request.to_head, &mut self.recorder.traffic)
     }
 
-    /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
-    /// judged it, so the transaction is not: if the connection ends properly, the server's end
-    /// tells whether it was content.
+    /// Closes a connection without a request. In TLS 1.3 our side of the handshake is over before
+    /// the server has judged it, so the transaction continues: the way in which the server ends the
+    /// connection tells whether it accepted the handshake.
     fn close_unasked(&mut self, key: usize) -> ConnectionStep {
         match self.plan.ending {
             ConnectionEnding::Reset => ConnectionStep::Replied,
@@ -283,7 +283,7 @@ impl LoadWorker {
         }
     }
 
-    /// A new connection for a client.
+    /// Opens a new connection for a client.
     fn dial(&mut self, client: u32, work: (Instant, usize)) -> Result<(), TransactionFailure> {
         let (mut connection, transaction) = self.dialler.dial(&self.pool, client, work)?;
         if let Some(request) = self.requests.at(work.1).filter(|_| transaction.sends_early) {
@@ -344,12 +344,12 @@ impl LoadWorker {
         self.dialler.turn_to(slot.client);
         let traffic = &mut self.recorder.traffic;
         let step = slot.connection.on_ready(event, &mut self.buffer, traffic);
-        // The next connection's would be taken for this one's.
+        // The next connection's signature would be taken for this one's.
         slot.signature = self.dialler.take_signature().or(slot.signature);
         self.follow(key, step);
     }
 
-    /// Draws the consequences of a step, and of those that it brings.
+    /// Acts on a step, and on the steps that follow from it.
     fn follow(&mut self, key: usize, mut step: ConnectionStep) {
         loop {
             step = match step {
@@ -375,7 +375,7 @@ impl LoadWorker {
         }
     }
 
-    /// Sees to it that the connection is heard of again.
+    /// Ensures that the connection has another event.
     fn watch(&mut self, key: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
@@ -385,14 +385,14 @@ impl LoadWorker {
         }
         if slot.connection.is_full && !slot.watches_room {
             let token = token(key, slot.serial);
-            // It is watched already: only what for changes.
+            // The connection is registered already: only the interest changes.
             let socket = &slot.connection.fd;
             let watched = self.epoll.modify(socket, token, interest(true));
             slot.watches_room = watched.is_ok();
         }
     }
 
-    /// Reads on where others were not to wait.
+    /// Continues reads that were interrupted for the sake of other connections.
     fn read_on(&mut self) {
         for (key, serial) in std::mem::take(&mut self.unread) {
             let slot = self.slots.get_mut(key);
@@ -418,8 +418,8 @@ impl LoadWorker {
         self.ask(key)
     }
 
-    /// The work is done: the reply is whole, or there was nothing to ask. What follows, if the
-    /// connection has anything more to do.
+    /// Ends the work: the reply is complete, or there was no request. Returns the next step, if the
+    /// connection has more to do.
     fn replied(&mut self, key: usize) -> Option<ConnectionStep> {
         let client = self.slots.get(key)?.client;
         let is_last = self.requests.is_empty() || self.pool.is_last_of_connection(client);
@@ -437,8 +437,8 @@ impl LoadWorker {
         step
     }
 
-    /// A user has what was asked for, and does not wait for the end of a connection, unless it is
-    /// to bring a session.
+    /// Frees a user who has the reply and need not wait for the connection's end, unless the end
+    /// may bring a session.
     fn leave(&mut self, key: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
@@ -454,7 +454,7 @@ impl LoadWorker {
         }
     }
 
-    /// Books what came of the transaction of a connection, if it has one.
+    /// Records the outcome of a connection's transaction, if it has one.
     fn judge(&mut self, key: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
@@ -477,7 +477,7 @@ impl LoadWorker {
         }
     }
 
-    /// A connection is at its proper end.
+    /// Handles a connection's proper end.
     fn over(&mut self, key: usize) {
         self.judge(key);
         self.remove(key, false);
@@ -521,7 +521,7 @@ impl LoadWorker {
         }
     }
 
-    /// Connections that took too long.
+    /// Gives up connections that took too long.
     fn give_up_late(&mut self, now: Instant) {
         loop {
             let slots = &self.slots;
@@ -538,7 +538,7 @@ impl LoadWorker {
                 continue;
             };
             if slot.connection.stage == LoadStage::Closing {
-                // It has done its work; that the server keeps its end open is no failure.
+                // The work is done; a server that keeps its end open is no failure.
                 self.over(key);
                 continue;
             }
@@ -548,7 +548,7 @@ impl LoadWorker {
         }
     }
 
-    /// Connections that stay have nothing to stay for.
+    /// Closes kept connections, which have no further use.
     fn close_idle(&mut self) {
         let idle = self.slots.iter().filter(|(_, slot)| slot.is_idle());
         let keys: Vec<_> = idle.map(|(key, _)| key).collect();
@@ -567,7 +567,7 @@ impl LoadWorker {
         }
     }
 
-    /// How long to wait for events. The schedule has a timer of its own, which is finer.
+    /// Returns how long to wait for events. The schedule has a separate timer, which is finer.
     fn wait_for(&mut self, next_start: Option<Instant>) -> std::io::Result<Option<Duration>> {
         let now = Instant::now();
         if !self.unread.is_empty() {

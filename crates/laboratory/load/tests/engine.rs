@@ -1,4 +1,4 @@
-//! The engine against servers of the test's own: kinds of handshake, and each way to fail.
+//! Runs the engine against servers of the test: kinds of handshake, and each kind of failure.
 
 mod server;
 
@@ -15,7 +15,7 @@ use measure::record::{LoadRecord, LoadSecond, RunEnding, to_json};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
 
-/// A closed load of `count` transactions by four clients, which offer everything.
+/// Makes a closed load of `count` transactions by four clients, which offer everything.
 fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
     LoadPlan {
         target: PlannedTarget {
@@ -96,7 +96,7 @@ fn sessions_move_from_one_server_to_the_other() {
     }
 }
 
-/// By one client, so that no session or connection is cut short by the end.
+/// Uses one client, so that the end cuts no session or connection short.
 fn alone(mut plan: LoadPlan) -> LoadPlan {
     plan.clients.count = 1;
     plan.arrival = ArrivalModel::Closed { connections: 1 };
@@ -128,7 +128,7 @@ fn record(plan: &LoadPlan, outcome: LoadOutcome) -> LoadRecord {
     record
 }
 
-/// Handshakes of a record: full, by session id, by ticket, by PSK.
+/// Returns the handshakes of a record: full, by session ID, by ticket, by PSK.
 fn kinds(record: &LoadRecord) -> [u64; 4] {
     [Kind::Full, Kind::SessionId, Kind::Ticket, Kind::Psk].map(|kind| record.handshakes_of(kind))
 }
@@ -344,8 +344,8 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     );
 }
 
-/// Users, thirteen at once at most, who come within a tenth of a second. The load ends after
-/// `requests` requests.
+/// Makes at most thirteen concurrent users, who arrive within a tenth of a second. The load ends
+/// after `requests` requests.
 fn users(mut plan: LoadPlan, requests: u32, spacing: Spacing) -> LoadPlan {
     let stretch = |ms, rate_per_s| Stretch {
         length: Duration::from_millis(ms),
@@ -430,7 +430,7 @@ fn a_user_whose_request_fails_gives_up() {
     let server = Server::start(Cache::None);
     let mut plan = plan(server.address(), Handshake::SessionId, 20);
     plan.clients.requests_per_session = Some(4);
-    // Of forty requests that they would bring, the twenty later ones are never made.
+    // The twenty later of their forty requests are never made.
     let record = run(&users(plan, 40, Spacing::Constant));
     assert_eq!(kinds(&record), [20, 0, 0, 0]);
     assert_eq!(record.totals.succeeded, 10);
@@ -492,7 +492,7 @@ fn a_load_rests_between_warm_up_and_figures() {
     assert!(record.warm_up.succeeded > 0);
     let handshakes = server.counts() - warm_up;
     assert_eq!(handshakes.full, 0, "sessions are those of the warm-up");
-    // Eight requests at most go on connections of the warm-up.
+    // At most eight requests go on connections of the warm-up.
     assert!(handshakes.resumed >= 10, "{handshakes:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Certificates and stapled OCSP responses as facts, and the judgement of such a response: of whom
-//! it speaks, when, and who has signed it.
+//! Reads facts off certificates and stapled OCSP responses, and judges such a response: which
+//! certificate it is about, when it is valid, and who signed it.
 
 use std::net::IpAddr;
 
@@ -19,14 +19,14 @@ use crate::registry::{algorithm_name, key_name};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
     pub(crate) roots: Option<TrustedRoots>,
-    /// Whether the roots are the system's, to whose authorities the forum's rules apply.
+    /// Whether the roots are the system's, to whose authorities the CA/Browser Forum's rules apply.
     pub(crate) is_public: bool,
-    /// The name, or the address in its place.
+    /// Expected host name, or address in its place.
     pub(crate) name: Option<String>,
     pub(crate) now_s: u64,
 }
 
-/// The facts of a chain, leaf first, and of its staple. `None` = there was none.
+/// Returns the facts of a chain, leaf first, and of its staple. `None` if there was none.
 pub(crate) fn facts(
     chain: &[Vec<u8>],
     staple: &[u8],
@@ -75,13 +75,13 @@ fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == certificate.subject().as_raw()
 }
 
-/// RFC 5280, section 6.1.4 (n): a key usage without keyCertSign signs no certificate.
+/// RFC 5280, section 6.1.4 (n): a certificate whose key usage lacks keyCertSign signs no other.
 fn may_sign(certificate: &X509Certificate<'_>) -> bool {
     let usage = certificate.key_usage().ok().flatten();
     usage.is_none_or(|usage| usage.value.key_cert_sign())
 }
 
-/// RFC 8446, section 4.4.2.2. The library does not look at it, other clients do.
+/// RFC 8446, section 4.4.2.2. The library does not check this key usage; other clients do.
 fn may_sign_handshakes(leaf: &X509Certificate<'_>) -> bool {
     let usage = leaf.key_usage();
     usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.digital_signature()))
@@ -151,13 +151,13 @@ fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
     }
 }
 
-/// Browsers refuse these: collisions can be made.
+/// Browsers refuse these signatures because collisions can be made.
 fn is_weak(certificate: &X509Certificate<'_>) -> bool {
     let name = algorithm_name(certificate.signature_algorithm.algorithm.to_id_string());
     name.ends_with("SHA-1") || name.ends_with("MD5")
 }
 
-/// The first HTTP address for OCSP in the authority's information (RFC 5280, section 4.2.2.1).
+/// Returns the first HTTP address of an OCSP responder (RFC 5280, section 4.2.2.1).
 fn responder(leaf: &X509Certificate<'_>) -> Option<String> {
     leaf.extensions().iter().find_map(|extension| {
         let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {
@@ -173,7 +173,7 @@ fn responder(leaf: &X509Certificate<'_>) -> Option<String> {
     })
 }
 
-/// The TLS feature status_request: a SEQUENCE of INTEGERs with a 5 in it.
+/// Reports the TLS feature status_request: a SEQUENCE of INTEGERs that contains a 5.
 fn must_staple(leaf: &X509Certificate<'_>) -> bool {
     leaf.extensions().iter().any(|one| {
         let is_feature = one.oid.to_id_string() == "1.3.6.1.5.5.7.1.24";
@@ -191,11 +191,11 @@ fn state(
         return ChainState::Unchecked;
     };
     let path = |chain: &[Vec<u8>]| match roots.path(chain, expected.now_s) {
-        // That it has expired is another fact.
+        // Expiry is a separate fact.
         Path::NotInTime => roots.path(chain, leaf.not_after_s.saturating_sub(1)),
         found => found,
     };
-    // The library does not look whether those above the first may sign.
+    // The library does not check whether the certificates above the first may sign.
     let above = chain.iter().zip(parsed).skip(1).filter(|(_, one)| may_sign(one));
     let signing = chain.iter().take(1).chain(above.map(|(der, _)| der)).cloned();
     let path = match path(&signing.collect::<Vec<_>>()) {
@@ -211,13 +211,13 @@ fn state(
             _ => ChainState::Incomplete,
         },
         Path::TooLong => ChainState::TooLong,
-        // The others are newer than the one that has expired: which were beside it, nobody knows.
+        // The other certificates are newer than the expired one; the roots of its time are unknown.
         Path::NotInTime if leaf.not_after_s < expected.now_s => ChainState::Unchecked,
         Path::NotInTime | Path::Broken => ChainState::Broken,
     }
 }
 
-/// The longest lifetimes, by the second of Unix time from which on they hold for what is issued: CA
+/// Longest lifetimes, by the second of Unix time from which they hold for new certificates: CA
 /// Browser Forum, baseline requirements, section 6.3.2, with ballot SC-081.
 const LIFETIME_DAYS_MAX: [(u64, u64); 5] = [
     (1_868_227_200, 47),
@@ -227,16 +227,16 @@ const LIFETIME_DAYS_MAX: [(u64, u64); 5] = [
     (1_519_862_400, 825),
 ];
 
-/// The limit on the day when a certificate was issued; 0 = there was none.
+/// Returns the limit on the day when a certificate was issued; 0 if there was none.
 fn lifetime_days_max(issued_s: u64) -> u64 {
     let known = LIFETIME_DAYS_MAX.iter().find(|(from_s, _)| issued_s >= *from_s);
     known.map_or(0, |(_, days)| *days)
 }
 
-/// Seconds that the clocks of a responder and of this host may differ.
+/// Allowed difference in seconds between the clocks of a responder and of this host.
 const CLOCK_SKEW_S: u64 = 300;
 
-/// Judges a response for a leaf, of which these certificates have the issuer's name.
+/// Judges a response for a leaf; the given certificates have the issuer's name.
 pub(crate) fn judged(
     der: &[u8],
     leaf: &X509Certificate<'_>,
@@ -269,7 +269,7 @@ fn status(
     issuers: &[X509Certificate<'_>],
     now_s: u64,
 ) -> &'static str {
-    // With a hash of a kind that is not known it may be of any certificate.
+    // A response with a hash of an unknown kind may be about any certificate.
     let is_of = |hash, bytes| single.hash.is_some_and(|kind| is_hash(kind, hash, bytes));
     if !is_of(single.issuer_name_hash, leaf.issuer().as_raw()) {
         return "foreign";

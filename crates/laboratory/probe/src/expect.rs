@@ -1,4 +1,4 @@
-//! Expectations of an endpoint: a file of facts with values, compared with a report.
+//! Compares a report with the expectations of an endpoint, which are a file of facts with values.
 
 use measure::probe::ProbeReport;
 use options::{Entry, Node, Problem, Report, Value as Typed, document, nearest};
@@ -18,12 +18,12 @@ enum ExpectedValue {
     Is(FactValue),
     Least(u64),
     Most(u64),
-    /// A list that has all of these.
+    /// A list that contains all of these.
     Has(Vec<String>),
     /// A list without any of these, or a text that differs from each.
     Not(Vec<String>),
     OneOf(Vec<String>),
-    /// Whether there is a value at all.
+    /// Whether the value is known at all.
     Known(bool),
 }
 
@@ -33,14 +33,14 @@ pub struct FailedExpectation {
     pub fact: String,
     pub address: String,
     pub wanted: String,
-    /// The fact as it is, or that nothing is known of it, and why.
+    /// Value of the fact, or that it is unknown, and why.
     pub found: String,
 }
 
 const CONDITIONS: [&str; 6] = ["least", "most", "has", "not", "one-of", "known"];
 
 impl Expectations {
-    /// Reads a file's text. `None` = something is wrong with it, which has been reported.
+    /// Reads a file's text. `None` if it has an error, which has been reported.
     pub fn read(text: &str, report: &Report<'_>) -> Option<Self> {
         let root = document::parse(text, report)?;
         let (mut facts, mut found) = (all(), Vec::new());
@@ -114,7 +114,7 @@ fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> 
     })
 }
 
-/// A point that does not exist is never found: a slip of the pen would hold for ever.
+/// Refuses unknown points: a misspelt one is never found, and its expectation would always hold.
 fn known_points(node: &Node, report: &Report<'_>) {
     let names = || points::all().iter().map(|point| point.name.as_str());
     let of_conditions = node.entries().iter().map(|entry| &entry.node);
@@ -133,7 +133,7 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<ExpectedValue> {
         return value.map(ExpectedValue::Is).into_iter().collect();
     };
     let empty = |node: &Node, what: String| {
-        // It would hold for ever, or never.
+        // An empty expectation would hold always, or never.
         let problem = Problem::new(format!("{what} expects nothing"));
         report.error_here(&node.spot, problem.hint("for example: { has = [\"TLSv1.3\"] }"));
     };
@@ -194,8 +194,8 @@ fn plain(node: &Node, report: &Report<'_>) -> Option<FactValue> {
 }
 
 impl ExpectedValue {
-    /// Whether a value meets the expectation. An unknown value meets `Not` and `Known(false)`
-    /// alone.
+    /// Reports whether a value meets the expectation. An unknown value meets only `Not` and
+    /// `Known(false)`.
     fn holds(&self, value: Option<&FactValue>) -> bool {
         let listed = |names: &[String], all: bool| match value {
             Some(FactValue::List(found)) if all => names.iter().all(|name| found.contains(name)),

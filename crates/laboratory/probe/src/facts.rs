@@ -1,4 +1,4 @@
-//! Findings as named facts: what expectations are written in, and columns of tables are made of.
+//! Presents findings as named facts, for expectations and for the columns of tables.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::offers::{KINDS, OLDER};
 pub enum FactValue {
     /// A word or a name.
     Text(String),
-    /// A number in the unit that the name ends with.
+    /// A number in the unit at the end of the fact's name.
     Number(u64),
     Boolean(bool),
     /// Names, whose order does not matter.
     List(Vec<String>),
 }
 
-/// A fact: its name, and how it is read off a report.
+/// A fact: its name, and how to read it from a report.
 pub struct ProbeFact {
     pub name: String,
     /// A sentence without a full stop.
@@ -38,7 +38,7 @@ struct ReportAddress<'r> {
 }
 
 impl ProbeFact {
-    /// The fact at an address; `None` = it is not known there, or does not exist.
+    /// Returns the fact at an address; `None` if it is unknown or does not exist there.
     pub fn value(&self, report: &ProbeReport, index: usize) -> Option<FactValue> {
         let node = report.nodes.get(index)?;
         (self.read)(&ReportAddress { report, index, node })
@@ -67,7 +67,7 @@ fn list(texts: impl IntoIterator<Item = impl Into<String>>) -> FactValue {
     FactValue::List(texts.into_iter().map(Into::into).collect())
 }
 
-/// All of them, in the order of the reference.
+/// Returns all facts in the order of the reference.
 pub fn all() -> Vec<ProbeFact> {
     let mut all = ProbeFacts::default();
     all.add("speaks-tls", |at| Some(FactValue::Boolean(at.node.trouble.is_none())));
@@ -90,8 +90,8 @@ pub fn all() -> Vec<ProbeFact> {
     all.0
 }
 
-/// The words of `facts.txt` about a fact; `*` stands for a version, a kind of client, of resumption
-/// or of handshake.
+/// Returns the text of `facts.txt` about a fact; `*` stands for a version, a kind of client, of
+/// resumption or of handshake.
 fn help(name: &str) -> Option<&'static str> {
     let mut lines = include_str!("facts.txt").lines().filter_map(|line| line.split_once(' '));
     let (_, help) = lines.find(|(pattern, _)| match pattern.split_once('*') {
@@ -169,7 +169,7 @@ impl ProbeFacts {
         });
     }
 
-    /// The worst of all certificates that are shown there.
+    /// Adds the worst facts of all certificates that this address shows.
     fn of_certificate(&mut self) {
         type CertificateField = fn(&ReportAddress<'_>, &CertificateReport) -> Option<FactValue>;
         let fields: [(&str, CertificateField); 10] = [
@@ -302,7 +302,7 @@ impl ProbeFacts {
     }
 }
 
-/// The certificate of a client without a name, beside those of the others.
+/// Compares the certificate of a client without SNI with those of the others.
 fn without_name(node: &NodeReport) -> Option<&'static str> {
     let client = node.nameless.as_ref()?;
     if client.trouble.is_some() {
@@ -322,7 +322,7 @@ fn points(at: &ReportAddress<'_>, level: Level) -> Option<FactValue> {
     Some(list(names))
 }
 
-/// The worse fact of two certificates: what is not so, what ends sooner, the name that differs.
+/// Returns the worse fact of two certificates: a false one, an earlier end, a differing name.
 fn worse(a: FactValue, b: FactValue) -> FactValue {
     match (a, b) {
         (FactValue::Boolean(a), FactValue::Boolean(b)) => FactValue::Boolean(a && b),

@@ -1,7 +1,7 @@
-//! Hellos by hand, and what servers answer them: what no library would offer.
+//! Sends handwritten hellos, which no library would offer, and reads the servers' answers.
 //!
-//! A hello of TLS 1.3 sends no key share, so that the server's HelloRetryRequest names the suite
-//! and the group that it chooses (RFC 8446, section 4.1.4). Older versions answer in clear text.
+//! A TLS 1.3 hello has no key share, so that the server's HelloRetryRequest names the suite and the
+//! group that it chooses (RFC 8446, section 4.1.4). Older versions answer in plaintext.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ const CERTIFICATE_STATUS: u8 = 22;
 pub(crate) const TLS_1_2: u16 = 0x0303;
 pub(crate) const TLS_1_3: u16 = 0x0304;
 
-/// Extensions (RFC 8446, section 4.2).
+/// Numbers of extensions (RFC 8446, section 4.2).
 const SERVER_NAME: u16 = 0;
 const SUPPORTED_GROUPS: u16 = 10;
 const POINT_FORMATS: u16 = 11;
@@ -35,13 +35,12 @@ const PSK_KEY_EXCHANGE_MODES: u16 = 45;
 const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// The most bytes of a server's first flight; a longer answer is no TLS.
+/// Maximum bytes of a server's first flight; a longer answer is not TLS.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
 
-/// How long a server is given to complain of what came too early; one that does so does it at
-/// once.
+/// How long to wait for an alert about an early message; a server that sends one does so at once.
 const COMPLAINT_WAIT: Duration = Duration::from_secs(1);
-/// Alerts of a server that takes what is not encrypted for encrypted (RFC 5246, section 7.2).
+/// Alerts of a server that tries to decrypt a plaintext record (RFC 5246, section 7.2).
 const UNDECIPHERED: [u8; 2] = [20, 21];
 
 #[derive(Clone, Debug)]
@@ -52,13 +51,13 @@ pub(crate) struct RawHello {
     pub(crate) signatures: Vec<u16>,
     pub(crate) server_name: Option<String>,
     pub(crate) heartbeat: bool,
-    /// Whether it offers a pre-shared key of TLS 1.3, which it does not have.
+    /// Whether the hello offers a TLS 1.3 pre-shared key that the client does not have.
     pub(crate) psk: bool,
-    /// Whether it sends a share of X25519, so that a server goes on to its signature.
+    /// Whether the hello has a share of X25519, so that a server goes on to its signature.
     pub(crate) share: bool,
 }
 
-/// The identity that OpenSSL's programs have by default; any other server knows none.
+/// The default identity of OpenSSL's programs; other servers do not know it.
 const PSK_IDENTITY: &[u8] = b"Client_identity";
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -68,24 +67,24 @@ pub(crate) struct HelloChoice {
     pub(crate) group: Option<u16>,
     /// Bits of the prime of DHE.
     pub(crate) dh_bits: Option<u32>,
-    /// Whether it takes a PSK.
+    /// Whether the server accepts a PSK.
     pub(crate) psk: bool,
     pub(crate) compression: bool,
-    /// Whether it binds a renegotiation to what was before (RFC 5746).
+    /// Whether the server binds a renegotiation to the previous handshake (RFC 5746).
     pub(crate) secure_renegotiation: bool,
-    /// Whether it takes the client's offer of heartbeats (RFC 6520).
+    /// Whether the server accepts the client's offer of heartbeats (RFC 6520).
     pub(crate) heartbeat: bool,
-    /// The server's chain, leaf first: in clear text up to TLS 1.2.
+    /// The server's chain, leaf first; in plaintext up to TLS 1.2.
     pub(crate) chain: Vec<Vec<u8>>,
-    /// The stapled OCSP response, in clear text up to TLS 1.2; empty if none.
+    /// The stapled OCSP response, in plaintext up to TLS 1.2; empty if none.
     pub(crate) staple: Vec<u8>,
 }
 
-/// Two old errors of libraries that a server shows without being harmed.
+/// Two old library bugs that can be detected without harm to the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct OldErrors {
     pub(crate) heartbeat: bool,
-    /// Whether it takes a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
+    /// Whether the server accepts a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
     pub(crate) early_change: bool,
 }
 
@@ -102,8 +101,8 @@ impl RawHello {
         reach.again(|| ask(reach, &self.wire()))
     }
 
-    /// Offers heartbeats, and sends a ChangeCipherSpec too early. `None` = it answered otherwise
-    /// than any server should or any that is known to be wrong does.
+    /// Offers heartbeats, and sends a ChangeCipherSpec too early. `None` if the answer is that of
+    /// neither a correct server nor one with a known bug.
     pub(crate) fn old_errors(&self, reach: &ReachedAddress<'_>) -> Option<OldErrors> {
         let hello = Self { heartbeat: true, ..self.clone() };
         let (mut wire, answer) = converse(reach, &hello.wire()).ok()?;
@@ -123,7 +122,7 @@ impl RawHello {
         Some(OldErrors { heartbeat: choice.heartbeat, early_change })
     }
 
-    /// The record that goes out.
+    /// Returns the record to send.
     fn wire(&self) -> Vec<u8> {
         let highest = self.versions.iter().copied().max().unwrap_or(TLS_1_3);
         let is_tls13 = highest >= TLS_1_3;
@@ -132,7 +131,7 @@ impl RawHello {
         // RFC 8446, appendix D.4.
         body.extend(vector8(if is_tls13 { &[7; 32] } else { &[] }));
         body.extend(vector16(&words(&self.suites)));
-        // DEFLATE (RFC 3749), to see whether it is taken. TLS 1.3 knows none.
+        // DEFLATE (RFC 3749), to see whether the server accepts it. TLS 1.3 has no compression.
         body.extend(vector8(if is_tls13 { &[0] } else { &[1, 0] }));
         let mut extensions = Vec::new();
         let mut add = |kind: u16, data: &[u8]| {
@@ -161,23 +160,23 @@ impl RawHello {
             add(PSK_KEY_EXCHANGE_MODES, &[2, 0, 1]);
             let identity = [vector16(PSK_IDENTITY), vec![0; 4]].concat();
             let binder = vector16(&vector8(&noise()));
-            // RFC 8446, section 4.2.11: it is the last.
+            // RFC 8446, section 4.2.11: this extension is the last.
             add(PRE_SHARED_KEY, &[vector16(&identity), binder].concat());
         }
-        // SSL 3.0 has none (RFC 6101, section 5.6.1.2).
+        // SSL 3.0 has no extensions (RFC 6101, section 5.6.1.2).
         if highest > SSL_3 {
             body.extend(vector16(&extensions));
         }
         let mut message = vec![1, 0];
         message.extend(vector16(&body));
-        // RFC 8446, section 5.1: of the first hello, for old servers.
+        // RFC 8446, section 5.1: version of the first hello's record, for old servers.
         let mut record = vec![HANDSHAKE, 3, u8::from(highest > SSL_3)];
         record.extend(vector16(&message));
         record
     }
 }
 
-/// Whether nothing comes while a server could complain.
+/// Reports whether nothing arrives while a server could send an alert.
 fn is_silent(wire: &mut TimedStream<'_>) -> bool {
     wire.within(COMPLAINT_WAIT, |wire| {
         let read = wire.read(&mut [0]);
@@ -190,7 +189,7 @@ pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswe
     converse(reach, hello).map(|(_, answer)| answer)
 }
 
-/// The same, with the connection on which it came.
+/// Sends a hello and returns the answer with its connection.
 fn converse<'r>(
     reach: &'r ReachedAddress<'_>,
     hello: &[u8],
@@ -238,8 +237,7 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
             }
         }
     }
-    // Everything of TLS 1.3 stands in its first message, of older versions in all up to
-    // ServerHelloDone.
+    // TLS 1.3 puts everything in the first message; older versions use all up to ServerHelloDone.
     let (choice, is_whole) = flight_so_far(&messages)?;
     Ok(choice.filter(|_| is_whole).map(HelloAnswer::Choice))
 }
@@ -291,7 +289,7 @@ pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, boo
     Ok((choice, false))
 }
 
-/// The certificates of a message of TLS 1.2 (RFC 5246, section 7.4.2), as far as they are whole.
+/// Returns the complete certificates of a TLS 1.2 message (RFC 5246, section 7.4.2).
 fn certificates(body: &[u8]) -> Vec<Vec<u8>> {
     let (mut rest, mut chain) = (body.get(3..).unwrap_or_default(), Vec::new());
     while let Some((&[high, middle, low], behind)) = rest.split_first_chunk() {
@@ -310,7 +308,7 @@ fn is_dhe(suite: u16) -> bool {
     name.starts_with("TLS_DHE_") && !name.contains("_PSK_")
 }
 
-/// The size of ServerDHParams' prime, which stands first (RFC 5246, section 7.4.3).
+/// Returns the size of ServerDHParams' prime, which comes first (RFC 5246, section 7.4.3).
 fn prime_bits(body: &[u8]) -> Option<u32> {
     let (length, rest) = body.split_first_chunk()?;
     let prime = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
@@ -351,7 +349,7 @@ fn server_hello(body: &[u8]) -> Option<HelloChoice> {
     Some(choice)
 }
 
-/// Another one each time, as servers may watch for repetition. No secret comes of it.
+/// Returns new bytes each time, as servers may watch for repetition. No secret depends on them.
 fn noise() -> Vec<u8> {
     let random = RandomState::new();
     let word = |index: u64| {
@@ -437,7 +435,7 @@ mod tests {
             assert_eq!(read(&whole[..length]), Ok(None), "{length}");
         }
         assert_eq!(read(&record(21, &[2, 70])), Ok(Some(HelloAnswer::Alert(70))));
-        // A warning, such as unrecognized_name, goes before the answer.
+        // A warning, such as unrecognized_name, precedes the answer.
         assert_eq!(read(&record(21, &[1, 112])), Ok(None));
     }
 

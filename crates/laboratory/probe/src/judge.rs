@@ -1,4 +1,4 @@
-//! The judgement of findings: a pure function of them.
+//! Judges findings, as a pure function.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use measure::probe::{
 use crate::reach::LONG_CHAIN;
 use crate::{offers, points};
 
-/// Days before the end of a certificate at which its renewal is late: authorities advise a third of
-/// 90 days before.
+/// Days before a certificate's end at which its renewal is late: authorities advise renewal at a
+/// third of 90 days.
 const DAYS_LEFT_MIN: u64 = 14;
 const DAY_S: u64 = 86400;
 const HOUR_S: u64 = 3600;
-/// Hours after which a ticket key should be gone: it opens all that was resumed by it, and who
-/// makes a new one each day is some minutes late. RFC 9325, section 3.4, allows a week at the most.
+/// Maximum hours of a ticket key's use, because it decrypts every session resumed by it. Daily
+/// rotation is some minutes late. RFC 9325, section 3.4, allows a week at the most.
 const TICKET_KEY_HOURS_MAX: u64 = 25;
-/// RFC 9325, section 4.1.
+/// Minimum of RFC 9325, section 4.1.
 const DH_BITS_MIN: u32 = 2048;
 
-/// Parts of the names of suites that do not protect.
+/// Parts of the names of insecure suites.
 const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_anon_"];
 
-/// Suites that are named where they are judged; all of them stand among the findings.
+/// Maximum of suites that a verdict names; the findings list all of them.
 const SUITES_NAMED_MAX: usize = 4;
 
-/// The points of all addresses, the worst first; the same of several addresses stands once.
+/// Returns the points of all addresses, the worst first, each once for several addresses.
 pub(crate) fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
     let mut found = PointFinding::default();
     for (index, node) in report.nodes.iter().enumerate() {
@@ -103,8 +103,8 @@ fn trouble_point(trouble: &ProbeTrouble) -> &'static str {
     }
 }
 
-/// Hellos by hand are answered, and yet no client gets through. A server that wants what the
-/// clients here cannot do is not broken, because others get through.
+/// Judges a server that answers handwritten hellos but completes no handshake. A server that needs
+/// features the clients here lack is not broken, because other clients succeed.
 fn clients(node: &NodeReport, found: &mut PointFinding) {
     let (older, ours): (Vec<_>, Vec<_>) =
         node.clients.iter().partition(|client| client.kind == offers::OLDER);
@@ -126,7 +126,7 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
         None => format!("; openssl gets one by {}", older.version),
     });
     let wanted = beyond_our_clients(node);
-    // Its TLS 1.3 is another matter.
+    // TLS 1.3 is judged separately.
     if older.is_some_and(|older| older.trouble.is_none()) && !node.speaks("TLSv1.3") {
         let (wanted, is_rare) =
             wanted.unwrap_or_else(|| (first.text.clone(), first.kind == TroubleKind::Refused));
@@ -148,8 +148,8 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
     }
 }
 
-/// The reason why the clients of this probe cannot talk to a server, if it is something that they
-/// lack, and whether browsers lack it too.
+/// Returns the reason why this probe's clients cannot talk to a server, if it is a feature that
+/// they lack, and whether browsers lack it too.
 fn beyond_our_clients(node: &NodeReport) -> Option<(String, bool)> {
     let spoken = node.spoken();
     let suites: BTreeSet<&str> = named(node, |version| &version.suites);
@@ -158,7 +158,7 @@ fn beyond_our_clients(node: &NodeReport) -> Option<(String, bool)> {
         let names: Vec<&str> = names.iter().copied().take(SUITES_NAMED_MAX).collect();
         names.join(", ")
     };
-    // Others that chose nothing of what was offered gave no alert.
+    // Servers that refused by something other than an alert gave no choice.
     if spoken.clone().all(|version| !version.answer.is_empty()) {
         return Some(("it wants a pre-shared key or a password (SRP)".to_owned(), true));
     }
@@ -190,7 +190,7 @@ fn beyond_our_clients(node: &NodeReport) -> Option<(String, bool)> {
         .or_else(|| beyond(lacks(named(node, |one| &one.groups), "groups", offers::has_group)))
 }
 
-/// The names of this kind of all versions that are spoken.
+/// Returns the names of this kind of all accepted versions.
 fn named(node: &NodeReport, of: fn(&VersionReport) -> &Vec<String>) -> BTreeSet<&str> {
     node.spoken().flat_map(of).map(String::as_str).collect()
 }
@@ -202,7 +202,7 @@ fn versions(node: &NodeReport, found: &mut PointFinding) {
     found.note_if(!node.speaks("TLSv1.3"), "no-tls13", "it does not speak TLS 1.3");
 }
 
-/// Judges what older versions need that TLS 1.3 has by itself.
+/// Judges features that older versions need and TLS 1.3 has by itself.
 fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
     let which = |wrong: fn(&VersionReport) -> bool| {
         let all = node.versions.iter().filter(|version| wrong(version));
@@ -215,7 +215,7 @@ fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
     let compressed = which(|version| version.compression);
     let seen = format!("in {compressed} it takes the client's offer to compress");
     found.note_if(!compressed.is_empty(), "compression", seen);
-    // RFC 8996 holds it for needless where the oldest version is TLS 1.2.
+    // RFC 8996 holds this signal to be needless if the oldest version is TLS 1.2.
     let has_old = ["TLSv1.1", "TLSv1.0", "SSLv3"].iter().any(|name| node.speaks(name));
     found.note_if(
         has_old && node.fallback_refused == Some(false),
@@ -232,8 +232,7 @@ fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
     }
 }
 
-/// The suites of all versions that have one of these in their names: the first ones, and how many
-/// more.
+/// Returns the first suites of all versions whose names contain one of these, and how many more.
 fn suites_with(node: &NodeReport, parts: &[&str]) -> Option<String> {
     let all = node.versions.iter().flat_map(|version| &version.suites);
     let found = all.filter(|suite| parts.iter().any(|part| suite.contains(part)));
@@ -265,7 +264,7 @@ fn suites(node: &NodeReport, found: &mut PointFinding) {
         found.note("no-aead", format!("its suites of TLS 1.2 are {}", version.suites.join(", ")));
     }
     let of_client = |version: &&VersionReport| version.order == Some(Order::Client);
-    // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
+    // All three TLS 1.3 suites are good: the choice depends on the client's CPU.
     if let Some(version) = node.version("TLSv1.2").filter(of_client) {
         let seen = format!("of {} suites it takes the client's first", version.suites.len());
         found.note("client-order", seen);
@@ -283,7 +282,7 @@ fn key_exchange(node: &NodeReport, found: &mut PointFinding) {
         found.note("hello-retry", seen);
     }
     let is_hybrid = |group: &String| group.contains("MLKEM");
-    // One of pre-shared keys alone tells none.
+    // A version with pre-shared keys alone gives no information.
     if let Some(version) = node.version("TLSv1.3").filter(|version| !version.groups.is_empty()) {
         let seen = format!("its groups are {}", version.groups.join(", "));
         found.note_if(!version.groups.iter().any(is_hybrid), "no-post-quantum", seen);
@@ -320,7 +319,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     match one.chain_state {
         ChainState::Trusted | ChainState::Unchecked => {}
         ChainState::Incomplete => {
-            // Of the issuers above the leaf's only the subjects are known.
+            // Only the subjects of the issuers above the leaf's are known.
             let issuer = match one.chain.as_slice() {
                 [_, .., last] => format!("of {last}"),
                 _ => one.issuer.clone(),
@@ -336,7 +335,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
             let root = one.chain.last().map_or("", String::as_str);
             found.note("certificate-untrusted", format!("the root {root} is not trusted"));
         }
-        // That of the signature says why.
+        // The point about the signature gives the reason.
         ChainState::Broken if !one.weak_signatures.is_empty() => {}
         ChainState::Broken | ChainState::TooLong => found.note("chain-broken", broken(one)),
     }
@@ -344,7 +343,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     let is_disordered = is_read && !one.chain_ordered;
     found.note_if(is_disordered, "chain-disordered", format!("it is {chain}"));
     found.note_if(
-        // One that nobody trusts is another point.
+        // A root that nobody trusts is another point.
         one.chain_has_root && one.chain_state != ChainState::UntrustedRoot,
         "chain-with-root",
         format!("it is {chain}"),
@@ -471,10 +470,10 @@ fn connection(report: &ProbeReport, node: &NodeReport, found: &mut PointFinding)
         found.note_if(hours > TICKET_KEY_HOURS_MAX, "static-ticket-key", seen);
     }
     if let Some(exchange) = &node.exchange {
-        // A server that did not answer has not ended a reply.
+        // A server that did not answer has not truncated a reply.
         let is_cut = exchange.end == End::Truncated && exchange.bytes > 0;
         found.note_if(is_cut, "no-close-notify", "it ended the connection without close_notify");
-        // Browsers keep it for names alone (RFC 6797, section 8.1.1).
+        // Browsers apply HSTS to names alone (RFC 6797, section 8.1.1).
         let is_missing =
             exchange.is_page() && exchange.hsts_s.unwrap_or(0) == 0 && report.server_name.is_some();
         let seen = format!("{} comes without Strict-Transport-Security", exchange.reply);
@@ -482,7 +481,7 @@ fn connection(report: &ProbeReport, node: &NodeReport, found: &mut PointFinding)
     }
 }
 
-/// Whether all addresses that speak TLS do so alike.
+/// Reports whether all addresses that speak TLS do so alike.
 fn differences(report: &ProbeReport, found: &mut PointFinding) {
     let mut nodes = report.nodes.iter().filter(|node| node.trouble.is_none());
     let Some(first) = nodes.next() else { return };
@@ -505,7 +504,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
         if differing.is_empty() && sorted(first) != sorted(other) {
             differing.push("suites");
         } else if differing.is_empty() && suites(first) != suites(other) {
-            // A session is resumed only with its own suite, so this costs resumptions, too.
+            // A session is resumed only with its own suite: this difference costs resumptions, too.
             differing.push("preferred suites");
         }
         let fingerprints = |node: &NodeReport| -> Vec<String> {
@@ -530,7 +529,7 @@ mod tests {
     use measure::probe::{EchAnswer, EchReport};
     use measure::probe::{Level, ResumptionReport};
 
-    /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
+    /// Checks the names in this file behind `note(` or `note_if(…, `, and those of troubles.
     #[test]
     fn every_point_is_known_and_used() {
         let source = include_str!("judge.rs");

@@ -1,9 +1,8 @@
-//! Probes of TLS endpoints: versions, suites, certificates, resumption; and whether that is good.
+//! Probes TLS endpoints for versions, suites, certificates and resumption, and judges the findings.
 //!
-//! Owns the connections of a probe, the facts by which expectations are written, and the
-//! judgement. [`ProbeOptions`] say what is probed and what is said there. Handshakes are made by
-//! `load`'s client, or are hellos by hand whose answers are read. It reads no file, prints nothing,
-//! and resolves no name.
+//! Handles the connections of a probe, the facts for expectations, and the judgement.
+//! [`ProbeOptions`] says which addresses to probe and how. `load`'s client makes the handshakes,
+//! and handwritten hellos ask the rest. Files, output and name resolution are the caller's task.
 #![forbid(unsafe_code)]
 
 mod certificate;
@@ -31,48 +30,48 @@ use wire::starttls::{Dialect, HostNames};
 pub struct ProbeOptions {
     pub hosts: Vec<String>,
     pub addresses: Vec<SocketAddr>,
-    /// Hosts that have no address, with the reason.
+    /// Hosts without an address, with the reason.
     pub unresolved: Vec<(String, String)>,
-    /// The name in SNI; `None` = no SNI.
+    /// The name in SNI; `None` sends no SNI.
     pub server_name: Option<String>,
-    /// The name or address that certificates should be for.
+    /// Name or address that certificates should be for.
     pub expected_name: Option<String>,
-    /// A PROXY header before anything else.
+    /// Version of a PROXY header to send first.
     pub proxy: Option<ProxyVersion>,
-    /// The dialect in which TLS is asked for; `None` = TLS begins at once.
+    /// Dialect of the request for TLS; `None` if TLS begins at once.
     pub starttls: Option<Dialect>,
-    /// The name that servers of mail are told before they are asked.
+    /// Client name to send to mail servers before the request for TLS.
     pub ehlo_name: String,
-    /// Sent if the server asks for it.
+    /// Certificate to send if the server requests one.
     pub client_certificate: Option<OwnCertificate>,
-    /// An ECHConfigList, by which hellos are encrypted; `None` = ECH is asked for by GREASE alone.
+    /// ECHConfigList to encrypt hellos with; `None` sends GREASE ECH alone.
     pub ech: Option<Vec<u8>>,
-    /// Trusted roots as PEM; `None` = chains are not checked.
+    /// Trusted roots as PEM; `None` leaves chains unchecked.
     pub roots_pem: Option<Vec<u8>>,
-    /// Whether these are the system's, and not somebody's own.
+    /// Whether these roots are the system's rather than the user's own.
     pub roots_of_system: bool,
-    /// An earlier probe of the same hosts.
+    /// Earlier probe of the same hosts.
     pub earlier: Option<ProbeReport>,
-    /// The request that gets a reply; empty = none.
+    /// Request to send for a reply; empty sends none.
     pub request: Vec<u8>,
     pub limits: WaitLimits,
-    /// How often a session is offered at the same address.
+    /// Number of times to offer a session at the same address.
     pub attempts: u32,
-    /// Now, in seconds of Unix time.
+    /// Current time in seconds of Unix time.
     pub now_s: u64,
 }
 
-/// How long is waited at the most.
+/// Limits of waiting.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WaitLimits {
     pub connection: Duration,
-    /// In addition where TLS is asked for, and servers may greet after a pause.
+    /// Additional time if the server must be asked for TLS, because it may greet after a pause.
     pub greeting: Duration,
     pub address: Duration,
 }
 
 impl ProbeOptions {
-    /// The names that a dialog before TLS tells.
+    /// Returns the names for the dialogue before TLS.
     pub(crate) fn names(&self) -> HostNames<'_> {
         HostNames { own: &self.ehlo_name, server: self.server_name.as_deref() }
     }

@@ -1,4 +1,4 @@
-//! Everything that is asked of one address.
+//! Asks one address everything.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -23,29 +23,29 @@ use crate::registry::{
 };
 use crate::resumption::{SessionWay, found};
 
-/// A name that nobody has (RFC 6761, section 6.4).
+/// A name that never exists (RFC 6761, section 6.4).
 const UNKNOWN_NAME: &str = "unknown-name.invalid";
 
-/// Whatever else a server says, it does not accept more suites or groups than this.
+/// Maximum of suites or groups that a server is asked to choose.
 const CHOICES_MAX: usize = 64;
 
-/// The beginning of every client of HTTP/2, with empty SETTINGS (RFC 9113, section 3.4).
+/// First bytes of every HTTP/2 client, with empty SETTINGS (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const H2_SETTINGS: u8 = 4;
-/// The rest of its reply does not matter; the server would keep the connection.
+/// Short, because the rest of the reply does not matter and the server would keep the connection.
 const H2_LINGER: Duration = Duration::from_millis(1);
 
-/// Alerts of servers that want a secret that both sides know: in older versions a password (RFC
-/// 5054, section 2.5.1.3), in TLS 1.3 a key. The others complain of a proof that is false.
+/// Alerts of servers that need a shared secret: in older versions a password (RFC 5054, section
+/// 2.5.1.3), in TLS 1.3 a key. The others report an invalid proof.
 const WANTS_SECRET: [&str; 3] = ["unknown_psk_identity", "illegal_parameter", "decrypt_error"];
 
-/// Among its suites, a client that comes again with an older version says so (RFC 7507).
+/// Suite by which a client signals that it retries with an older version (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
-/// The alert that answers it.
+/// The alert in answer to `FALLBACK_SCSV`.
 const INAPPROPRIATE_FALLBACK: u8 = 86;
 
 impl Visit<'_> {
-    /// Asks everything but what concerns other addresses too.
+    /// Asks everything that concerns this address alone.
     pub(crate) fn node(&self) -> NodeReport {
         let mut node =
             NodeReport { address: self.reach.address.to_string(), ..NodeReport::default() };
@@ -66,7 +66,7 @@ impl Visit<'_> {
             let said: Vec<_> = node.versions.iter().map(|one| one.answer.as_str()).collect();
             let text = format!("it refuses every version: {}", said.join(", "));
             let refused = || trouble(TroubleKind::Refused, text);
-            // What was not tried was not refused.
+            // An untried version was not refused.
             node.trouble = Some(self.reach.left_alone().unwrap_or_else(refused));
             return node;
         }
@@ -90,7 +90,7 @@ impl Visit<'_> {
         node
     }
 
-    /// Resumption at this address alone.
+    /// Tests resumption at this address alone.
     pub(crate) fn resumption(&self, node: &mut NodeReport, index: usize) -> Vec<ResumptionReport> {
         let mut all = Vec::new();
         let older = node.client(OLDER).filter(|client| client.trouble.is_none());
@@ -138,7 +138,7 @@ impl Visit<'_> {
         self.hello(&numbers(&VERSIONS)).ask(self.reach).map(drop)
     }
 
-    /// A hello that offers all that is known of these versions.
+    /// Returns a hello that offers everything known of these versions.
     fn hello(&self, versions: &[u16]) -> RawHello {
         let of = |is_newer: bool| {
             let is_offered = versions.iter().any(|version| (*version > TLS_1_2) == is_newer);
@@ -156,7 +156,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The suites that are offered in TLS 1.3, or in what is older.
+    /// Returns the suites to offer in TLS 1.3, or in older versions.
     fn suites(&self, is_newer: bool) -> &'static [RegisteredNumber] {
         if is_newer {
             &SUITES_13
@@ -202,7 +202,7 @@ impl Visit<'_> {
             Some(choice.suite)
         };
         let accepted = in_turn(&suites, choose);
-        // Many servers with an order of their own take ChaCha20 from clients that name it first,
+        // Many servers that prefer their own order take ChaCha20 from clients that name it first,
         // since those have no AES in hardware.
         let mut compared = accepted.clone();
         compared.retain(|suite| !suite_name(*suite).contains("CHACHA20"));
@@ -214,7 +214,7 @@ impl Visit<'_> {
         version
     }
 
-    /// The certificate that a server shows in clear text, up to TLS 1.2, if it shows one.
+    /// Returns the certificate that a server shows in plaintext, up to TLS 1.2, if any.
     fn plaintext_certificate(&self, versions: &[VersionReport]) -> Option<CertificateReport> {
         match self.hello(&[newest_older(versions)?.0]).ask(self.reach) {
             Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &choice.staple, self.expected),
@@ -222,8 +222,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether a client that comes with the second newest version, as after an attack on the
-    /// newest, is turned away.
+    /// Reports whether the server refuses a client that offers only the second newest version, as
+    /// after an attack on the newest.
     fn fallback_refused(&self, versions: &[VersionReport]) -> Option<bool> {
         let mut hello = self.hello(&[spoken(versions).nth(1)?.0]);
         hello.suites.push(FALLBACK_SCSV);
@@ -235,8 +235,8 @@ impl Visit<'_> {
         }
     }
 
-    /// An installed OpenSSL, as a client of the newest version that has no more than CBC or RSA key
-    /// exchange. Of TLS 1.3 alone, only what would be needed. `None` = that is not known.
+    /// Runs an installed OpenSSL as a client of the newest version that has only CBC or RSA key
+    /// exchange. For TLS 1.3 alone, reports the missing features. `None` if they are unknown.
     fn older(&self, versions: &[VersionReport]) -> Option<ClientReport> {
         let mut client = ClientReport { kind: OLDER.to_owned(), ..ClientReport::default() };
         let Some((_, version)) = newest_older(versions) else {
@@ -258,8 +258,8 @@ impl Visit<'_> {
         Some(client)
     }
 
-    /// The signature schemes of TLS 1.3 that it goes on with one by one, if it refuses those of our
-    /// clients.
+    /// Returns the TLS 1.3 signature schemes that the server accepts one by one, if it refuses
+    /// those of our clients.
     fn rare_signatures(&self) -> Option<String> {
         let hello = RawHello { share: true, ..self.hello(&[TLS_1_3]) };
         let goes_on = |signatures: Vec<u16>| {
@@ -275,7 +275,7 @@ impl Visit<'_> {
         Some(taken.map(|(_, name)| name).collect::<Vec<_>>().join(", "))
     }
 
-    /// Weaknesses that only versions before TLS 1.3 can have. One connection each.
+    /// Tests weaknesses that only versions before TLS 1.3 can have. One connection each.
     fn old_weaknesses(&self, node: &mut NodeReport) {
         let Some((number, version)) = newest_older(&node.versions) else { return };
         node.client_renegotiation = self.client_renegotiation(version);
@@ -285,7 +285,7 @@ impl Visit<'_> {
         }
     }
 
-    /// A client that names nobody, and the certificate that it gets.
+    /// Connects without SNI, and returns the certificate that the server shows.
     fn nameless(&self) -> Option<ClientReport> {
         self.options.server_name.as_ref()?;
         let offered = PlannedTls { server_name: None, ..offer(Handshake::Full, self.options) };
@@ -304,8 +304,8 @@ impl Visit<'_> {
         })
     }
 
-    /// Whether HTTP/2 that TLS agrees on is what answers. A server of it begins with its SETTINGS
-    /// (RFC 9113, section 3.4).
+    /// Reports whether the server speaks HTTP/2 after ALPN selects it. An HTTP/2 server begins with
+    /// its SETTINGS (RFC 9113, section 3.4).
     fn h2_honoured(&self) -> Option<bool> {
         let full = offer(Handshake::Full, self.options);
         let alpn = vec![b"h2".to_vec()];
@@ -373,14 +373,14 @@ impl Visit<'_> {
         })
     }
 
-    /// A client without a certificate tells whether one is required, since it is refused: in
-    /// TLS 1.3 after its own end of the handshake.
+    /// Reports whether the server requires a client certificate: it refuses a client without one,
+    /// in TLS 1.3 after the client's end of the handshake.
     fn client_certificate(&self) -> Option<ClientCertificateRequest> {
         let full = offer(Handshake::Full, self.options);
         let client = Observer::new(&PlannedTls { client_certificate: None, ..full }).ok()?;
         let is_refused = match self.converse(self.reach, &client) {
             Ok(seen) => seen.alert.is_some(),
-            // It may have come to nothing before one could be asked for.
+            // The handshake may have failed before the server could request a certificate.
             Err(_) if !client.certificate_asked() => return None,
             Err(trouble) => matches!(trouble.kind, TroubleKind::Refused | TroubleKind::Closed),
         };
@@ -394,18 +394,18 @@ impl Visit<'_> {
     }
 }
 
-/// The versions that are spoken, of those that were tried in the order of the registry.
+/// Returns the accepted versions among those tried in the order of the registry.
 fn spoken(versions: &[VersionReport]) -> impl Iterator<Item = RegisteredNumber> {
     let both = VERSIONS.iter().zip(versions);
     both.filter(|(_, version)| version.spoken).map(|(version, _)| *version)
 }
 
-/// The newest version before TLS 1.3 that is spoken.
+/// Returns the newest accepted version before TLS 1.3.
 fn newest_older(versions: &[VersionReport]) -> Option<RegisteredNumber> {
     spoken(versions).find(|(number, _)| *number <= TLS_1_2)
 }
 
-/// The max-age of an HTTP reply's Strict-Transport-Security (RFC 6797, section 6.1).
+/// Returns the max-age of an HTTP reply's Strict-Transport-Security (RFC 6797, section 6.1).
 fn hsts_s(reply: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(reply);
     let headers = text.strip_prefix("HTTP/1.")?.lines().skip(1).take_while(|line| !line.is_empty());
@@ -418,7 +418,7 @@ fn hsts_s(reply: &[u8]) -> Option<u64> {
     age.trim().trim_matches('"').parse().ok()
 }
 
-/// The choices in turn: of everything that is offered, then of the rest, until there is none.
+/// Returns the choices in turn: among the whole offer, then among the rest, until there is none.
 fn in_turn(all: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Vec<u16> {
     let (mut rest, mut taken) = (all.to_vec(), Vec::new());
     while !rest.is_empty() && taken.len() < CHOICES_MAX {
@@ -431,7 +431,7 @@ fn in_turn(all: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Vec<u16> {
     taken
 }
 
-/// Whose order decides, by what is chosen of the same in the opposite order.
+/// Reports whose order decides, by offering the same in the opposite order.
 fn order(accepted: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Option<Order> {
     let (first, last) = (accepted.first()?, accepted.last()?);
     if first == last {
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(order(&taken, of_server), Some(Order::Server));
         assert_eq!(order(&in_turn(&[1, 2], of_client), of_client), Some(Order::Client));
         assert_eq!(order(&[7], of_server), None);
-        // A server that chooses what was not offered is not asked for ever.
+        // The loop ends if a server chooses something that was not offered.
         assert!(in_turn(&[1], |_| Some(9)).is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The offers of each kind of client, and how an address is visited with one; Encrypted Client
-//! Hello (RFC 9849) among them, by clients with the given configurations, with outdated ones, and
-//! with none (GREASE).
+//! Defines the offers of each kind of client, and visits an address with one. Encrypted Client
+//! Hello (RFC 9849) is offered with the given configurations, with outdated ones, and with none
+//! (GREASE).
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::ProbeOptions;
 use crate::certificate::{CertificateExpectation, facts};
 use crate::reach::{ReachedAddress, malformed};
 
-/// A kind of client: its name in documents, and what it offers.
+/// A kind of client: its name in documents, and its offer.
 pub(crate) struct OfferKind {
     pub(crate) name: &'static str,
     versions: Versions,
     groups: &'static [Group],
-    /// Suites with this in their names are not offered; none where it is empty.
+    /// Suites whose names contain this are not offered; empty offers all.
     suites_without: &'static str,
-    /// The beginning of the names of the signature schemes that are offered.
+    /// First part of the names of the signature schemes to offer.
     signatures: &'static str,
 }
 
@@ -43,7 +43,7 @@ const fn offer_kind(
     OfferKind { name, versions, groups, suites_without, signatures }
 }
 
-/// All of them, in the order of tables. A TLS 1.3 suite says nothing of keys.
+/// All kinds in the order of tables. A TLS 1.3 suite does not determine the kind of key.
 pub(crate) const KINDS: [OfferKind; 5] = [
     offer_kind("modern", Versions::Both, BROWSER, ("", "")),
     offer_kind("tls12", Versions::Tls12, CLASSICAL, ("", "")),
@@ -52,15 +52,15 @@ pub(crate) const KINDS: [OfferKind; 5] = [
     offer_kind("post-quantum", Versions::Tls13, &[Group::X25519MlKem768], ("", "")),
 ];
 
-/// The kind that comes where none of these gets a handshake: no client of ours makes it.
+/// The kind to use if all of these fail; `load` has no such client.
 pub(crate) const OLDER: &str = "older";
 
-/// Whether any kind of client offers the suite of this name.
+/// Reports whether any kind of client offers the suite of this name.
 pub(crate) fn has_suite(name: &str) -> bool {
     Suite::ALL.iter().any(|suite| suite.name() == name)
 }
 
-/// Whether any kind of client offers the group of this name.
+/// Reports whether any kind of client offers the group of this name.
 pub(crate) fn has_group(name: &str) -> bool {
     BROWSER.iter().any(|group| group.name().eq_ignore_ascii_case(name))
 }
@@ -69,14 +69,14 @@ pub(crate) fn has_signature(name: &str) -> bool {
     Signature::ALL.iter().any(|scheme| scheme.name() == name)
 }
 
-/// Whether any kind of client can use a certificate with this kind of key, as reports name it.
+/// Reports whether any kind of client can use a certificate with this kind of key.
 pub(crate) fn has_key(name: &str) -> bool {
     let known = ["RSA ", "ECDSA P-256", "ECDSA P-384", "ECDSA P-521", "Ed25519"];
     known.iter().any(|kind| name.starts_with(kind))
 }
 
-/// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
-/// refuses those that are not its own, since version 17; in the others nobody offers any.
+/// Returns the application protocols to offer, given those for HTTP. PostgreSQL servers refuse
+/// foreign ones since version 17; in the other dialects no client offers any.
 fn alpn(starttls: Option<Dialect>, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
     let offered: &[&[u8]] = match starttls {
         None => of_http,
@@ -107,8 +107,8 @@ fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     all.iter().copied().filter(|one| fits(*one)).collect()
 }
 
-/// The offer of a client that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
-/// request.
+/// Returns the offer of a client for this kind of handshake. The client speaks HTTP/1.1, as it may
+/// send a request.
 pub(crate) fn offer(kind: Handshake, options: &ProbeOptions) -> PlannedTls {
     let versions = match kind {
         Handshake::SessionId | Handshake::Ticket => Versions::Tls12,
@@ -139,23 +139,23 @@ pub(crate) struct Visit<'v> {
     pub(crate) reach: &'v ReachedAddress<'v>,
     pub(crate) options: &'v ProbeOptions,
     pub(crate) expected: &'v CertificateExpectation,
-    /// Whether suites are offered that hardly any server has.
+    /// Whether to offer suites that hardly any server has.
     pub(crate) is_rare: Cell<bool>,
-    /// Groups that an installed OpenSSL offers in place of its own.
+    /// Groups that an installed OpenSSL offers instead of its own.
     pub(crate) openssl_groups: RefCell<Option<String>>,
-    /// How often a session is offered.
+    /// Number of times to offer a session.
     pub(crate) attempts: u32,
-    /// How long the server's end is waited for. Of a server that did not end, shorter.
+    /// How long to wait for the server's close; shorter for a server that did not close before.
     pub(crate) linger: Cell<Duration>,
 }
 
-/// The server's end is waited for this often the time of a handshake, and this long at least, where
-/// it has not come before: tickets take one round trip.
+/// Multiple of a handshake's time, and minimum, to wait for the server's close if it has not come
+/// before: tickets take one round trip.
 const LINGER_HANDSHAKES: u32 = 3;
 const LINGER_MIN: Duration = Duration::from_millis(50);
 
 impl Visit<'_> {
-    /// A connection without a request, to its end.
+    /// Makes a connection without a request, and waits for its end.
     pub(crate) fn converse(
         &self,
         reach: &ReachedAddress<'_>,
@@ -171,7 +171,7 @@ impl Visit<'_> {
         Ok(seen)
     }
 
-    /// One in which this is said.
+    /// Makes a connection with this conversation, to its end.
     pub(crate) fn converse_so(
         &self,
         reach: &ReachedAddress<'_>,
@@ -185,7 +185,7 @@ impl Visit<'_> {
 }
 
 impl Visit<'_> {
-    /// `None` = the client that asks has nothing in common with the server, whatever it asks for.
+    /// Tests ECH. `None` if the client for it has nothing in common with the server in any case.
     pub(crate) fn ech(&self) -> Option<EchReport> {
         let grease = self.answer(Some(EchOption::Grease), None);
         if grease.trouble.is_some() && self.answer(None, None).trouble.is_some() {
@@ -208,8 +208,8 @@ impl Visit<'_> {
         self.answer(Some(EchOption::Configurations(list.to_vec())), public_name)
     }
 
-    /// The answer to a hello with that or without ECH; who rejects it should have a certificate for
-    /// the public name.
+    /// Returns the answer to a hello with or without ECH; a server that rejects ECH should have a
+    /// certificate for the public name.
     fn answer(&self, ech: Option<EchOption>, public_name: Option<&str>) -> EchAnswer {
         let full = offer(Handshake::Full, self.options);
         let suites = Suite::ALL.into_iter().filter(|suite| Versions::Tls13.have(*suite)).collect();
@@ -247,8 +247,8 @@ impl Visit<'_> {
     }
 }
 
-/// The list of a client that has missed a rotation: the same public name, and a key that nobody
-/// has. Any 32 bytes are one of X25519 (RFC 7748 section 5).
+/// Returns the list of a client that missed a rotation: the same public name, and a key that nobody
+/// has. Any 32 bytes are an X25519 key (RFC 7748 section 5).
 fn outdated(first: &EchConfig) -> Vec<u8> {
     let key = first.public_key.map(|byte| !byte);
     config_list(&[EchConfig::new(first.id.wrapping_add(128), &first.public_name, key)])

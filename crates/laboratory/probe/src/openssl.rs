@@ -1,9 +1,9 @@
-//! An installed OpenSSL as a client of servers with which load's makes no handshake: CBC, RSA key
-//! exchange, TLS 1.0 and 1.1.
+//! Uses an installed OpenSSL as the client of servers with which `load` makes no handshake: CBC,
+//! RSA key exchange, TLS 1.0 and 1.1.
 //!
-//! `openssl s_client` connects to a socket of ours on loopback, whose bytes are carried to the
-//! address and back. So what is said before TLS and all limits are those of other connections, and
-//! what was negotiated is read off the server's bytes: nothing of what the program prints counts.
+//! `openssl s_client` connects to a loopback socket of ours, and its bytes are relayed to the
+//! address and back. The dialogue before TLS and all limits are thus those of other connections,
+//! and the result is read from the server's bytes: the program's output is ignored.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -24,36 +24,36 @@ use crate::offers::Visit;
 use crate::reach::{ReachedAddress, TimedStream, trouble};
 use crate::registry::GROUPS;
 
-/// The first connection and five more, as `-reconnect` makes them.
+/// Number of connections with `-reconnect`: the first and five more.
 const CONVERSATIONS_MAX: usize = 6;
-/// Bytes of a server after which its connection is left: 1 MiB. Chains are a few KiB.
+/// Maximum bytes to receive from a server: 1 MiB. Chains are a few KiB.
 const RECEIVED_BYTES_MAX: usize = 1 << 20;
-/// How long more a server is heard after its handshake, where it has something to answer.
+/// How long to read from a server after its handshake, if it has something to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// How long the program may take to connect, or to end: it does both at once on any host.
+/// How long the program may take to connect, or to exit: it does both at once on any host.
 const PROGRAM_WAIT: Duration = Duration::from_secs(5);
-/// Between two looks whether it has connected.
+/// Pause between two checks whether the program has connected.
 const PROGRAM_STEP: Duration = Duration::from_millis(2);
 
-/// The options of the program for each version that it may know.
+/// Options of the program for each version that it may support.
 const VERSIONS: [(&str, &str); 3] =
     [("TLSv1.2", "-tls1_2"), ("TLSv1.1", "-tls1_1"), ("TLSv1.0", "-tls1")];
 
-/// The groups that the program offers by itself.
+/// Groups that the program offers by default.
 const USUAL_GROUPS: [&str; 5] = ["x25519", "secp256r1", "x448", "secp521r1", "secp384r1"];
 
-/// One of the program's connections, as its server's bytes tell.
+/// A connection of the program, as read from the server's bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CarriedHandshake {
     pub(crate) choice: HelloChoice,
-    /// An abbreviated flight has no ServerHelloDone (RFC 5246, section 7.3).
+    /// Whether ServerHelloDone is missing, as in an abbreviated flight (RFC 5246, section 7.3).
     pub(crate) is_resumed: bool,
     session_id: Vec<u8>,
     pub(crate) tickets: Vec<Ticket>,
 }
 
 impl CarriedHandshake {
-    /// Whether the server gives something to resume with.
+    /// Reports whether the server issues something to resume with.
     pub(crate) fn gives(&self, kind: Resumes) -> bool {
         match kind {
             Resumes::SessionId => !self.session_id.is_empty(),
@@ -62,14 +62,14 @@ impl CarriedHandshake {
     }
 }
 
-/// The way in which the program is used.
+/// Purpose of a run of the program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
-    /// A handshake.
+    /// One handshake.
     Once,
-    /// One, and the same session again and again: by ticket, or by id.
+    /// One handshake, then the same session again and again: by ticket, or by ID.
     Resume { tickets: bool },
-    /// One, and a second one on the same connection, which the client asks for.
+    /// One handshake, and a second one on the same connection, started by the client.
     Renegotiate,
 }
 
@@ -85,7 +85,7 @@ impl Purpose {
 }
 
 impl Visit<'_> {
-    /// Whole handshakes with the program in this version; at least one.
+    /// Makes full handshakes with the program in this version; at least one.
     pub(crate) fn carried_handshakes(
         &self,
         version: &str,
@@ -100,7 +100,7 @@ impl Visit<'_> {
         Ok(whole)
     }
 
-    /// Whether a client may renegotiate; `None` = nobody could ask. It is asked once.
+    /// Reports whether a client may renegotiate; `None` if no client could try. Tries once.
     pub(crate) fn client_renegotiation(&self, version: &str) -> Option<bool> {
         let all = self.carried(version, Purpose::Renegotiate).ok()?;
         let received = all.first()?;
@@ -134,7 +134,7 @@ impl Visit<'_> {
         let input = program.0.stdin.take();
         let mut input = input.filter(|_| purpose == Purpose::Renegotiate);
         if let Some(input) = &mut input {
-            // It is read after the handshake.
+            // The program reads this after the handshake.
             input.write_all(b"R\n").map_err(failed)?;
         }
         let mut all = Vec::new();
@@ -150,15 +150,15 @@ impl Visit<'_> {
     }
 }
 
-/// The groups of the server and the curve of its key, where the program would not offer them: a
-/// build of it that has no such groups does not start.
+/// Returns the server's groups and the curve of its key if the program does not offer them by
+/// default: a build without such groups does not start.
 pub(crate) fn unusual_groups(node: &NodeReport) -> Option<String> {
     let key = node.plaintext_certificate.as_ref().and_then(|one| one.key.strip_prefix("ECDSA "));
     let is_unusual = |curve: &&str| GROUPS.iter().any(|(_, name)| name == curve);
     let groups: BTreeSet<&str> =
         node.versions.iter().flat_map(|one| &one.groups).map(String::as_str).collect();
     let is_usual = groups.is_empty() || groups.iter().any(|group| USUAL_GROUPS.contains(group));
-    // It must be offered too (RFC 8422, section 5.1.1).
+    // The curve must be offered too (RFC 8422, section 5.1.1).
     let curve = key.filter(|curve| curve.starts_with("P-") || is_unusual(curve));
     let all = groups.into_iter().chain(curve).collect::<Vec<_>>().join(":");
     (curve.as_ref().is_some_and(is_unusual) || !is_usual).then_some(all)
@@ -169,17 +169,17 @@ fn command(version: &str, purpose: Purpose) -> Option<Command> {
     let mut command = Command::new("openssl");
     command.args(["s_client", option, "-legacy_server_connect"]);
     command.args(["-cipher", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"]).args(purpose.options());
-    // The host's settings may forbid what is to be tried.
+    // The host's settings may forbid the offer under test.
     command.env("OPENSSL_CONF", "/dev/null");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     Some(command)
 }
 
-/// The program, which ends with this value.
+/// The running program, killed when this value is dropped.
 struct RunningProgram(Child);
 
 impl RunningProgram {
-    /// The next connection that it makes; `None` = it makes none any more.
+    /// Accepts the program's next connection; `None` if it makes no more.
     fn connection(&mut self, listener: &TcpListener) -> Option<TcpStream> {
         let until = Instant::now() + PROGRAM_WAIT;
         while Instant::now() < until {
@@ -207,7 +207,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Carries bytes to and fro until one side ends, and gives back the server's.
+/// Relays bytes both ways until one side closes, and returns the server's.
 fn carry(
     reach: &ReachedAddress<'_>,
     near: &TcpStream,
@@ -220,7 +220,7 @@ fn carry(
         scope.spawn(|| {
             let (mut from, mut to) = (near, &to_far);
             let _ended = std::io::copy(&mut from, &mut to);
-            // Nobody is there any more who would hear an answer.
+            // Nobody is left to read an answer.
             let _gone = to_far.shutdown(Shutdown::Both);
         });
         let received = received(reach, near, &mut far, purpose);
@@ -241,7 +241,7 @@ fn received(
         let count = match far.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => count,
-            // What is silent after a handshake has made one.
+            // A peer that is silent after a handshake has completed it.
             Err(_) if is_whole => break,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
             Err(error) => return Err(reach.broken(&error, "the handshake with openssl")),
@@ -263,7 +263,7 @@ fn received(
     Ok(received)
 }
 
-/// The handshake in a server's bytes, if it came to its end: its Finished, which is encrypted.
+/// Returns the handshake in a server's bytes if it is complete: up to its encrypted Finished.
 fn handshake(received: &[u8]) -> Option<CarriedHandshake> {
     let mut kinds = records::all(received).map(|(kind, _)| kind);
     kinds.find(|kind| *kind == CHANGE_CIPHER_SPEC)?;
@@ -273,7 +273,7 @@ fn handshake(received: &[u8]) -> Option<CarriedHandshake> {
     Some(CarriedHandshake { choice: choice?, is_resumed: !is_full, session_id, tickets })
 }
 
-/// The type of the first record behind the server's Finished.
+/// Returns the type of the first record behind the server's Finished.
 fn after_handshake(received: &[u8]) -> Option<u8> {
     let mut kinds = records::all(received).map(|(kind, _)| kind);
     kinds.by_ref().find(|kind| *kind == CHANGE_CIPHER_SPEC)?;

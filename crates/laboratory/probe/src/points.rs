@@ -1,4 +1,4 @@
-//! The points that are judged: how bad each is, why, and which setting to change. Data alone, in
+//! Holds the points of judgement: how bad each is, why, and which setting to change. Data alone, in
 //! `points.toml`.
 
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ pub struct JudgedPoint {
 /// Programs whose settings are known, in the order of advice.
 const PROGRAMS: [&str; 5] = ["lariat", "nginx", "haproxy", "hitch", "stunnel"];
 
-/// All of them, in the order of the file: the worst first.
+/// Returns all points in the order of the file: the worst first.
 pub fn all() -> &'static [JudgedPoint] {
     static POINTS: OnceLock<Vec<JudgedPoint>> = OnceLock::new();
     POINTS.get_or_init(|| {
@@ -29,7 +29,7 @@ pub fn all() -> &'static [JudgedPoint] {
     })
 }
 
-/// The one of that name.
+/// Returns the point of that name.
 pub(crate) fn find(name: &str) -> &'static JudgedPoint {
     let found = all().iter().find(|point| point.name == name);
     found.expect("a test looks for every name")

@@ -1,5 +1,5 @@
-//! How an address is reached: one connection at a time, each with a time limit, and all of them
-//! together with another.
+//! Connects to an address, one connection at a time, each with a time limit, and with a limit for
+//! all of them together.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -17,33 +17,33 @@ use wire::starttls::{Dialect, Dialog, DialogAction};
 use crate::ProbeOptions;
 use crate::registry::{UNGREETED, is_answer, told};
 
-/// After this many connections that ran out of time, an address is left alone: what is found out
-/// of one that is silent takes this many time limits at the most.
+/// Number of timeouts after which an address is left alone, so that a silent one costs this many
+/// time limits at the most.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// A connection is tried so often, where another address or another offer answers: one that a busy
-/// host dropped must not be taken for a refusal.
+/// Tries of a connection if another address or another offer gets an answer, because a connection
+/// dropped by a busy host is not a refusal.
 const TRIES: u32 = 3;
 
-/// An address, and what is said there before TLS.
+/// An address, and the dialogue there before TLS.
 #[derive(Debug)]
 pub(crate) struct ReachedAddress<'o> {
     pub(crate) address: SocketAddr,
     options: &'o ProbeOptions,
-    /// Additional time for the server's greeting, where it may be late; none after one that never
-    /// came.
+    /// Additional time for the server's greeting, which may be late; zero after it once failed to
+    /// arrive.
     greeting: Cell<Duration>,
     spent: Cell<Duration>,
     timeouts: Cell<u32>,
     /// Whether a connection was not tried.
     is_left_alone: Cell<bool>,
-    /// Whether anything was ever answered here.
+    /// Whether the address ever answered.
     has_answered: Cell<bool>,
     /// A question that was asked [`TRIES`] times and had no answer.
     unanswered: RefCell<Option<ProbeTrouble>>,
 }
 
-/// Adds the time from its beginning to its end to what an address took.
+/// Timer that adds its lifetime to the time spent on an address.
 #[derive(Debug)]
 struct Spending<'r> {
     begun: Instant,
@@ -61,12 +61,12 @@ impl Drop for Spending<'_> {
 pub(crate) struct TimedStream<'r> {
     stream: TcpStream,
     until: Instant,
-    /// The end of all that the address may take.
+    /// Deadline of the whole address.
     last: Instant,
     _spending: Spending<'r>,
 }
 
-/// Less is no time for a connection, and the kernel takes 0 for ever.
+/// Minimum of a connection's time, because the kernel takes 0 as no limit.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
 impl<'o> ReachedAddress<'o> {
@@ -83,13 +83,13 @@ impl<'o> ReachedAddress<'o> {
         }
     }
 
-    /// The time left for all further connections. That of the one in progress is not yet
+    /// Returns the time left for all further connections. The current connection's time is not yet
     /// subtracted.
     fn left(&self) -> Duration {
         self.options.limits.address.saturating_sub(self.spent.get())
     }
 
-    /// The reason why no further connection is tried; `None` = one is.
+    /// Returns the reason why no further connection is tried; `None` if one is.
     fn exhausted(&self) -> Option<String> {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
@@ -171,8 +171,8 @@ impl<'o> ReachedAddress<'o> {
         Ok(wire)
     }
 
-    /// Whether a server that was silent at a ClientHello speaks a protocol in which the client has
-    /// to ask: what it is, and its dialect. One connection for each such protocol.
+    /// Finds out whether a server that is silent at a ClientHello speaks a protocol in which the
+    /// client has to ask; returns its name and dialect. One connection for each such protocol.
     pub(crate) fn named_by_asking(&self) -> Option<(Dialect, &'static str)> {
         let answers = |dialect| -> Option<bool> {
             let mut wire = self.connect().ok()?;
@@ -285,7 +285,7 @@ impl<'o> ReachedAddress<'o> {
         trouble(TroubleKind::Timeout, text)
     }
 
-    /// The time that the connection in progress had.
+    /// Describes the time limit of the current connection.
     fn within(&self) -> String {
         let limits = self.options.limits;
         let (timeout, all) = (limits.connection.as_secs_f64(), limits.address.as_secs_f64());
@@ -322,7 +322,7 @@ pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> ProbeTroubl
     ProbeTrouble { kind, text: text.into() }
 }
 
-/// The beginning of the words about a chain that clients refuse for its size.
+/// First words of the finding that clients refuse a chain for its size.
 pub(crate) const LONG_CHAIN: &str = "its chain takes ";
 
 pub(crate) fn long_chain(bytes: usize) -> ProbeTrouble {
@@ -335,12 +335,12 @@ pub(crate) fn malformed(text: impl Display) -> ProbeTrouble {
 }
 
 impl TimedStream<'_> {
-    /// The connection itself, for a thread that writes.
+    /// Returns the connection itself, for a thread that writes.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Does something that fails after this time, or when the connection's is over.
+    /// Runs an action that fails after this time, or at the connection's deadline.
     pub(crate) fn within<T>(&mut self, limit: Duration, act: impl FnOnce(&mut Self) -> T) -> T {
         let until = self.until;
         self.shorten(limit);
@@ -349,7 +349,7 @@ impl TimedStream<'_> {
         done
     }
 
-    /// The time left; no time at all is an error.
+    /// Returns the time left; fails if there is none.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left < TIME_MIN {

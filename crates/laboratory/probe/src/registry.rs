@@ -1,5 +1,5 @@
-//! Numbers of versions, suites and groups with their registered names, and protocols without TLS by
-//! their first bytes.
+//! Maps numbers of versions, suites and groups to their registered names, and recognizes protocols
+//! without TLS by their first bytes.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ pub(crate) const VERSIONS: [RegisteredNumber; 5] = [
     (SSL_3, "SSLv3"),
 ];
 
-/// RFC 6101.
+/// SSL 3.0 (RFC 6101).
 pub(crate) const SSL_3: u16 = 0x0300;
 
 /// A section of `registry.txt`.
@@ -24,7 +24,7 @@ pub(crate) type RegisteredNumbers = LazyLock<Vec<RegisteredNumber>>;
 
 pub(crate) static SUITES_13: RegisteredNumbers = LazyLock::new(|| section("# Suites of TLS 1.3"));
 pub(crate) static SUITES_12: RegisteredNumbers = LazyLock::new(|| section("# Suites of older"));
-/// Suites that are offered where all others are refused.
+/// Suites to offer if all others are refused.
 pub(crate) static SUITES_RARE: RegisteredNumbers = LazyLock::new(|| section("# Suites with keys"));
 pub(crate) static GROUPS: RegisteredNumbers = LazyLock::new(|| section("# Groups"));
 pub(crate) static SIGNATURES: RegisteredNumbers = LazyLock::new(|| section("# Signature"));
@@ -40,17 +40,17 @@ fn lines(title: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     lines.filter_map(|line| line.split_once(' '))
 }
 
-/// The curve or the kind of a certificate's key; its number if it is not a usual one.
+/// Returns the curve or the kind of a certificate's key; its OID if it is unusual.
 pub(crate) fn key_name(oid: String) -> String {
     lines("# Curves").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
 }
 
-/// The algorithm of a certificate's signature, in the same way.
+/// Returns the algorithm of a certificate's signature; its OID if it is unusual.
 pub(crate) fn algorithm_name(oid: String) -> String {
     lines("# Algorithms").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
 }
 
-/// The name of a suite of any version.
+/// Returns the name of a suite of any version.
 pub(crate) fn suite_name(number: u16) -> String {
     name(&[&SUITES_13[..], &SUITES_12, &SUITES_RARE].concat(), number)
 }
@@ -64,10 +64,10 @@ pub(crate) fn numbers(known: &[RegisteredNumber]) -> Vec<u16> {
     known.iter().map(|(number, _)| *number).collect()
 }
 
-/// A likeness of first bytes: the protocol, and the dialect that would begin TLS in it.
+/// A protocol recognized by its first bytes, and the dialect that would begin TLS in it.
 pub(crate) type PlainLikeness = (&'static str, Option<&'static str>);
 
-/// How protocols begin when a server speaks first, or answers a ClientHello.
+/// First bytes of protocols when a server speaks first, or answers a ClientHello.
 const BEGINNINGS: [(&[u8], PlainLikeness); 17] = [
     (b"HTTP/", ("HTTP", None)),
     (b"\"IMPLEMENTATION\"", ("ManageSieve", Some("sieve"))),
@@ -88,7 +88,7 @@ const BEGINNINGS: [(&[u8], PlainLikeness); 17] = [
     (b"201 ", ("NNTP", Some("nntp"))),
 ];
 
-/// `None` = nothing that is known.
+/// Recognizes a protocol. `None` if it is unknown.
 pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     if bytes.starts_with(b"220") {
         let line = bytes.split(|byte| *byte == b'\n').next()?;
@@ -111,7 +111,7 @@ pub(crate) fn likeness(bytes: &[u8]) -> Option<PlainLikeness> {
     found.map(|(_, likeness)| *likeness)
 }
 
-/// The first packet: three bytes of length, sequence 0, and protocol version 10 or an error.
+/// Reports MySQL's first packet: 3 bytes of length, sequence 0, version 10 or an error.
 fn is_mysql(bytes: &[u8]) -> bool {
     let Some(([low, middle, 0, 0, kind], rest)) = bytes.split_first_chunk() else {
         return false;
@@ -120,7 +120,7 @@ fn is_mysql(bytes: &[u8]) -> bool {
     matches!(*kind, 0x0a | 0xff) && length <= 1024 && length >= rest.len().min(length)
 }
 
-/// Words about bytes that are no TLS.
+/// Describes bytes that are not TLS.
 pub(crate) fn told(bytes: &[u8]) -> String {
     match likeness(bytes) {
         Some((protocol, Some(dialect))) => {
@@ -138,7 +138,7 @@ pub(crate) fn told(bytes: &[u8]) -> String {
 pub(crate) const UNGREETED: [(Dialect, &str); 3] =
     [(Dialect::Postgres, "PostgreSQL"), (Dialect::Ldap, "LDAP"), (Dialect::Xmpp, "XMPP")];
 
-/// Whether bytes are such a server's answer to a request for TLS, whether it agrees or not.
+/// Reports whether bytes are such a server's answer to a request for TLS, agreeing or not.
 pub(crate) fn is_answer(dialect: Dialect, bytes: &[u8]) -> bool {
     match dialect {
         // "S", "N", or an old server's error.

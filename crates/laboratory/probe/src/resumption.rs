@@ -1,4 +1,4 @@
-//! Sessions of one address, offered to the same or another one.
+//! Offers sessions of one address to the same or another one.
 
 use std::collections::BTreeSet;
 
@@ -54,15 +54,15 @@ fn handshake(kind: Resumes) -> Handshake {
     }
 }
 
-/// Indices into the addresses at which sessions begin and are offered.
+/// Indices of the addresses at which sessions begin and are offered.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionWay {
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
 
-/// Begins sessions at one address and offers each at another, so often. A session of TLS 1.2 is
-/// offered again and again; one of TLS 1.3 only once, as clients should (RFC 8446, appendix C.4).
+/// Begins sessions at one address and offers each at another, this often. A TLS 1.2 session is
+/// offered again and again; a TLS 1.3 one only once, as clients should (RFC 8446, appendix C.4).
 pub(crate) fn found(
     visit: &Visit<'_>,
     to: &ReachedAddress<'_>,
@@ -137,7 +137,7 @@ impl Attempts<'_> {
         let seen = self.visit.converse(self.visit.reach, client)?;
         self.full.note(&seen);
         self.key_names.extend(key_names(&seen.tickets));
-        // Without a ticket the session may still have an id, which is another kind.
+        // A session without a ticket may still have an ID, which is another kind.
         let is_given = match self.kind {
             Resumes::SessionId => !seen.session_id.is_empty(),
             _ => !seen.tickets.is_empty(),
@@ -152,7 +152,7 @@ impl Attempts<'_> {
     fn offer(&mut self, client: &ObservingClient) -> Result<(), ProbeTrouble> {
         let seen = self.visit.converse(self.to, client)?;
         if seen.offered != Some(handshake(self.kind)) {
-            // Such as a ticket of length 0, or one that has expired at once.
+            // For example a ticket of length 0, or one that has expired at once.
             let text = format!("its {} is not one to offer", noun(self.kind));
             return Err(malformed(text));
         }
@@ -162,7 +162,7 @@ impl Attempts<'_> {
             self.short.note(&seen);
             self.resumed = Some(seen);
         }
-        // The old one is offered, not what has come in its place.
+        // The client offers the old session, not its replacement.
         client.offer_again();
         Ok(())
     }
@@ -182,8 +182,8 @@ impl Attempts<'_> {
         })
     }
 
-    /// The hello that resumed a session is sent again, byte for byte: whether a PSK is taken stands
-    /// in the answer. Of TLS 1.2, all attempts have offered the same session.
+    /// Sends the hello that resumed a session again, byte for byte: the answer shows whether the
+    /// server accepts the PSK. In TLS 1.2, all attempts have offered the same session.
     fn is_single_use(&self) -> Option<bool> {
         let resumed = self.resumed.as_ref()?;
         match self.kind {
@@ -221,17 +221,17 @@ impl Attempts<'_> {
     }
 }
 
-/// Servers have a few keys at a time; where tickets have no names of keys, all beginnings differ.
+/// Maximum of key names: servers have few keys, but tickets without key names all differ.
 const KEY_NAMES_MAX: usize = 16;
 
-/// The beginnings of tickets, in hexadecimal.
+/// Returns the first bytes of tickets, in hexadecimal.
 fn key_names(tickets: &[Ticket]) -> impl Iterator<Item = String> {
     tickets.iter().map(|ticket| ticket.beginning.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Visit<'_> {
-    /// Resumption with a server of which load's client gets nothing, by the version that another
-    /// got.
+    /// Tests resumption with a server that refuses `load`'s client, by the version that another
+    /// client negotiated.
     pub(crate) fn older_resumption(&self, version: &str, index: usize) -> Vec<ResumptionFindings> {
         let kinds = [Resumes::SessionId, Resumes::Ticket].into_iter();
         let found = |kind| {
@@ -263,7 +263,7 @@ impl Visit<'_> {
     }
 }
 
-/// The facts of a ticket that stand in it.
+/// Returns the facts that are visible in a ticket.
 fn ticket_report(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
     let last = tickets.last();
     TicketReport {
@@ -279,7 +279,7 @@ fn ticket_report(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
     }
 }
 
-/// Servers with a cache per worker refuse by chance: several must refuse.
+/// Number of replays: servers with a cache per worker refuse by chance, so several must refuse.
 const REPLAYS: u32 = 4;
 
 fn noun(kind: Resumes) -> &'static str {

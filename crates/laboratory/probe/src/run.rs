@@ -1,4 +1,4 @@
-//! A whole probe: all addresses, one connection at a time.
+//! Runs a whole probe: all addresses, one connection at a time.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::offers::Visit;
 use crate::reach::{ReachedAddress, trouble};
 use crate::resumption::{SessionWay, found};
 
-/// How often a session is offered at another address at the most: there are many pairs.
+/// Maximum of offers of a session at another address, because there are many pairs.
 const ELSEWHERE_MAX: u32 = 4;
 
-/// How long a server's end is waited for that has nothing more to do but to end; some never do.
+/// How long to wait for the close of a server that has nothing more to do; some never close.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Probes all of it. `tell` hears what is being done.
+/// Probes all addresses. `tell` receives the progress.
 pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     let addresses = options.addresses.iter();
     let reaches: Vec<_> = addresses.map(|address| ReachedAddress::new(*address, options)).collect();
@@ -52,7 +52,7 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
         if node.trouble.is_none() {
             report.resumption.extend(visit.resumption(&mut node, index));
             know_keys(&mut node, options);
-            // What was not tried is not what it lacks.
+            // An untried feature is not a missing one.
             node.trouble = reach.left_alone();
         }
         report.nodes.push(node);
@@ -78,7 +78,7 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     report
 }
 
-/// Since when ticket keys are known to be in use: an earlier probe may have seen them.
+/// Notes since when ticket keys are known to be in use: an earlier probe may have seen them.
 fn know_keys(node: &mut NodeReport, options: &ProbeOptions) {
     let earlier = options.earlier.as_ref();
     for now in node.tickets.iter_mut().filter(|one| !one.key_names.is_empty()) {
@@ -92,7 +92,7 @@ fn know_keys(node: &mut NodeReport, options: &ProbeOptions) {
     }
 }
 
-/// A node for each host that has no address.
+/// Returns a node for each host without an address.
 fn unresolved(options: &ProbeOptions) -> Vec<NodeReport> {
     let node = |(host, text): &(String, String)| NodeReport {
         address: host.clone(),

@@ -1,16 +1,16 @@
-//! A report before it is known whether it will be text, a page or files: a tree of typed blocks.
+//! Represents a report independently of its form (text, page or files) as a tree of typed blocks.
 //!
-//! It is made once from records; [`crate::terminal`], [`crate::html`] and [`self`] render it.
+//! The tree is made once from records; [`crate::terminal`], [`crate::html`] and [`self`] render it.
 
 use crate::figure::Plot;
 
 #[derive(Clone, Debug, Default)]
 pub struct ReportDocument {
     pub(crate) title: String,
-    /// Parts of the page that are linked at its top: anchor and name.
+    /// Parts of the page to link at its top: anchor and name.
     pub(crate) links: Vec<(String, String)>,
     pub(crate) blocks: Vec<ReportBlock>,
-    /// Figures as files of their own, by name.
+    /// Figures to write as separate files, by name.
     pub(crate) files: Vec<(String, Plot)>,
     pub(crate) sheets: Vec<DataSheet>,
     pub(crate) footer: String,
@@ -18,19 +18,19 @@ pub struct ReportDocument {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ReportBlock {
-    /// The sentence that a report begins with.
+    /// First sentence of a report.
     Headline(String),
     Paragraph(String),
-    /// The most important results of a run, each large: on the page alone.
+    /// The most important results of a run, each large; on the page only.
     Cards(Vec<NumberCard>),
-    /// How many comparisons are better, the same and worse, as a bar: on the page alone.
+    /// Numbers of comparisons that are better, the same and worse, as a bar; on the page only.
     Counts([usize; 4]),
     Facts(Vec<ReportFact>),
     Items(Vec<ListItem>),
     Warnings(Vec<ReportWarning>),
     Table(ReportTable),
     Figure(Box<Figure>),
-    /// A command line, a word per entry.
+    /// A command line, one word per entry.
     Command(Vec<String>),
     Section(ReportSection),
 }
@@ -39,7 +39,7 @@ pub(crate) enum ReportBlock {
 pub(crate) struct ReportSection {
     pub(crate) kind: SectionKind,
     pub(crate) title: String,
-    /// The anchor on the page; none if empty.
+    /// Anchor on the page; none if empty.
     pub(crate) id: String,
     pub(crate) blocks: Vec<ReportBlock>,
 }
@@ -50,7 +50,7 @@ pub(crate) enum SectionKind {
     Card,
     /// A part of a card; long ones are folded on the page.
     Group(&'static str),
-    /// Blocks beside each other on the page, of this class.
+    /// Blocks beside each other on the page, with this class.
     Beside(&'static str),
     /// Figures along time that can be played.
     Replay,
@@ -58,13 +58,13 @@ pub(crate) enum SectionKind {
     Details,
     /// Folded on the page, and shown on a terminal.
     Folded,
-    /// Shown on the page alone.
+    /// Shown on the page only.
     Page,
-    /// Shown on a terminal alone.
+    /// Shown on a terminal only.
     Terminal,
 }
 
-/// A value with its name, and what is to be known of it.
+/// A value with its name and remarks.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberCard {
     pub(crate) name: String,
@@ -83,7 +83,7 @@ pub(crate) struct ReportFact {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListItem {
-    /// The anchor that the head leads to; none if empty.
+    /// Anchor that the head links to; none if empty.
     pub(crate) link: String,
     pub(crate) head: String,
     pub(crate) parts: Vec<(String, String)>,
@@ -91,7 +91,7 @@ pub(crate) struct ListItem {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReportWarning {
-    /// The subject; none if empty.
+    /// Subject; none if empty.
     pub(crate) about: String,
     pub(crate) text: String,
     pub(crate) hint: Option<String>,
@@ -103,41 +103,41 @@ pub(crate) struct ReportTable {
     pub(crate) caption: String,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) rows: Vec<TableRow>,
-    /// The beginning of ids of values on the page.
+    /// Prefix of the ids of values on the page.
     pub(crate) prefix: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct TableColumn {
     pub(crate) head: String,
-    /// Words stand left, numbers right.
+    /// Whether the column is left-aligned, as words are; numbers are right-aligned.
     pub(crate) is_left: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum TableRow {
-    /// It heads those that follow.
+    /// Heading of the rows that follow.
     Head(String),
-    /// A cell per column; missing ones are empty.
+    /// One cell per column; missing ones are empty.
     Cells(Vec<Cell>),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// The value that a program reads off the page: an id and the plain value.
+    /// Value for programs that read the page: an id and the plain value.
     pub(crate) value: Option<(String, f64)>,
-    /// Smaller lines below it on the page, each with a class.
+    /// Smaller lines below the text on the page, each with a class.
     pub(crate) notes: Vec<(&'static str, Self)>,
-    /// Whether it is a reason why there is no value: on the page, it may be long.
+    /// Whether the text is a reason why there is no value: on the page, it may be long.
     pub(crate) is_gap: bool,
 }
 
-/// A drawing: panels beside each other as far as the page is wide.
+/// A drawing: as many panels beside each other as the page is wide.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) id: String,
-    /// Above it; none if empty.
+    /// Title above the figure; none if empty.
     pub(crate) title: String,
     pub(crate) plot: Plot,
 }
@@ -150,7 +150,7 @@ pub(crate) struct DataSheet {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Stands where there is no value.
+/// Mark in place of a missing value.
 pub(crate) const NONE: &str = "–";
 
 impl ReportSection {
@@ -194,7 +194,7 @@ impl ReportFact {
     }
 }
 
-/// `1 host`, `2 addresses`.
+/// Returns `1 host`, `2 addresses`.
 pub(crate) fn counted(number: impl ToString, thing: &str) -> String {
     let number = number.to_string();
     let plural = match (number.as_str(), thing.ends_with('s')) {
@@ -205,7 +205,7 @@ pub(crate) fn counted(number: impl ToString, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-/// A share with one digit behind the point.
+/// Formats a share with one decimal.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -215,7 +215,7 @@ impl ReportWarning {
         ReportBlock::Warnings(warnings.iter().map(Self::of).collect())
     }
 
-    /// About the section that it is in.
+    /// Makes a warning about the section around it.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { about: String::new(), text: text.into(), hint: None }
     }
@@ -226,7 +226,7 @@ impl ReportWarning {
 }
 
 impl ReportTable {
-    /// An empty table. Heads that begin with `<` stand left, without it.
+    /// Makes an empty table. Heads that begin with `<` are left-aligned, and shown without it.
     pub(crate) fn new<S: AsRef<str>>(
         caption: impl Into<String>,
         heads: impl IntoIterator<Item = S>,
@@ -245,7 +245,7 @@ impl ReportTable {
         }
     }
 
-    /// With ids of values that begin with this.
+    /// Sets the prefix of the ids of values.
     pub(crate) fn prefixed(self, prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), ..self }
     }
@@ -254,7 +254,7 @@ impl ReportTable {
         self.rows.push(TableRow::Cells(cells.into_iter().collect()));
     }
 
-    /// Adds a row that heads those that follow; none if it is empty.
+    /// Adds a heading for the rows that follow; none if it is empty.
     pub(crate) fn head(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() {
@@ -268,12 +268,12 @@ impl ReportTable {
 }
 
 impl Cell {
-    /// A number that can be read off the page by that id.
+    /// Makes a number that programs can read from the page by that id.
     pub(crate) fn id(self, id: impl Into<String>, value: f64) -> Self {
         Self { value: Some((id.into(), value)), ..self }
     }
 
-    /// The same of a number that may be missing.
+    /// Makes such a number that may be missing.
     pub(crate) fn maybe_id(self, id: impl Into<String>, value: Option<f64>) -> Self {
         Self { value: value.map(|value| (id.into(), value)), ..self }
     }
@@ -288,7 +288,7 @@ impl Figure {
         Self::titled((id.to_owned(), String::new(), plot))
     }
 
-    /// Figures beside each other: each with its id, title and plot.
+    /// Puts figures beside each other: each with its id, title and plot.
     pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<ReportBlock> {
         section(SectionKind::Beside("beside"), "", figures.into_iter().map(Self::titled))
     }
@@ -298,7 +298,7 @@ impl Figure {
     }
 }
 
-/// A row of cells: of texts, numbers, or cells.
+/// Makes a row of cells from texts, numbers, or cells.
 macro_rules! cells {
     ($($value:expr),* $(,)?) => {
         [$($crate::document::Cell::from($value)),*]
@@ -313,12 +313,12 @@ impl<T: ToString> From<T> for Cell {
 }
 
 impl ReportDocument {
-    /// All figures as files: name without ending, and SVG.
+    /// Returns all figures as files: name without extension, and SVG.
     pub fn figures(&self) -> Vec<(String, String)> {
         self.files.iter().map(|(name, plot)| (name.clone(), plot.document())).collect()
     }
 
-    /// All sheets as files: name without ending, and CSV.
+    /// Returns all sheets as files: name without extension, and CSV.
     pub fn sheets(&self) -> Vec<(String, String)> {
         let sheets = self.sheets.iter().map(|sheet| {
             let rows = sheet.rows.iter().map(|row| line(row));
@@ -334,7 +334,7 @@ fn line(fields: &[String]) -> String {
     fields.join(",") + "\n"
 }
 
-/// In quotes where it must be. What a spreadsheet would take for a formula is made text.
+/// Quotes a field if necessary. Text that a spreadsheet would take for a formula is escaped.
 fn quoted(field: &str) -> String {
     let is_formula = field.starts_with(['=', '+', '@'])
         || (field.starts_with('-') && field.parse::<f64>().is_err());
@@ -345,7 +345,7 @@ fn quoted(field: &str) -> String {
     field
 }
 
-/// A number as a field; empty without a number.
+/// Formats a number as a field; empty without a number.
 pub(crate) fn number(value: Option<f64>) -> String {
     let value = value.filter(|value| value.is_finite());
     value.map_or_else(String::new, |value| value.to_string())

@@ -1,6 +1,6 @@
-//! The report of experiments: findings, plots, tables in the form of their sources; two of them
-//! compared; and warnings that make the measurements of a scenario doubtful: noise, a client at its
-//! limit, failures.
+//! Reports experiments: findings, plots, tables in the form of their sources; comparisons of two
+//! experiments; and warnings that make the measurements of a scenario doubtful: noise, a client at
+//! its limit, failures.
 
 mod card;
 mod compared;
@@ -29,17 +29,17 @@ use plots::{Palette, plot};
 use ranking::Ranking;
 use study::{Combination, Study, StudyEntry, studies};
 
-/// The verdict about a target at some values, by the scenario's main metric.
+/// Verdict about a target at some values, by the scenario's main metric.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The value of each factor, by the factor's name.
+    /// Value of each factor, by the factor's name.
     pub values: BTreeMap<String, String>,
-    /// `better`, `equal`, `not-known`, `worse`, or why it is not judged.
+    /// `better`, `equal`, `not-known`, `worse`, or why there is no verdict.
     pub word: &'static str,
     pub effect: Effect,
 }
 
-/// Every comparison of a record's main metrics, each by its own interval.
+/// Returns every comparison of a record's main metrics, each by its own interval.
 pub fn findings(experiment: &Experiment) -> Vec<Finding> {
     let mut found = Vec::new();
     for study in studies(experiment, 1, None) {
@@ -56,11 +56,11 @@ pub fn findings(experiment: &Experiment) -> Vec<Finding> {
     found
 }
 
-/// Characters for which tables on terminals are made.
+/// Width of tables for terminals in characters.
 const WIDTH: usize = 80;
 
-/// The report of these experiments; each has the name that its files begin with. Targets are
-/// compared with the one of that name, in a scenario without it with the record's first.
+/// Returns the report of these experiments, each with the prefix of its files' names. Targets are
+/// compared with the one named `reference`; in a scenario without it, with the record's first.
 pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) -> ReportDocument {
     let numbered = experiments.iter().zip(1..);
     let all: Vec<Vec<Study<'_>>> =
@@ -78,7 +78,7 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
     document.blocks.extend(made_how(experiments));
     let palette = &Palette::of(experiments.iter().map(|(_, experiment)| &experiment.plan));
     for ((name, _), studies) in experiments.iter().zip(&all) {
-        // A name that stays the same lets a page of others refer to it.
+        // A constant name lets a page of other reports refer to this file.
         let named = |file: String| match experiments.len() {
             1 => file,
             _ => format!("{name}-{file}"),
@@ -112,7 +112,7 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
     document
 }
 
-/// The reasons to doubt whole records: they are not complete, or they disagree.
+/// Returns the reasons to doubt whole records: they are incomplete, or they disagree.
 fn doubts(experiments: &[(&str, &Experiment)], ranking: &Ranking) -> Vec<ReportWarning> {
     let incomplete = experiments.iter().filter(|(_, experiment)| !is_complete(experiment));
     let incomplete = incomplete.map(|(name, experiment)| {
@@ -127,8 +127,8 @@ fn is_complete(experiment: &Experiment) -> bool {
     experiment.ended.as_ref().is_some_and(|ended| ended.is_complete)
 }
 
-/// The host of the measurements, and the command that repeats it: on the first screen of a page.
-/// Terminals have them further down.
+/// Shows the host of the measurements, and the command that repeats them, on the first screen of a
+/// page. Terminals show them further down.
 fn made_how(experiments: &[(&str, &Experiment)]) -> Option<ReportBlock> {
     let (_, experiment) = experiments.first()?;
     let plan = &experiment.plan;
@@ -145,7 +145,7 @@ fn made_how(experiments: &[(&str, &Experiment)]) -> Option<ReportBlock> {
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
-    /// More names are no title.
+    /// Maximum of names in a title.
     const NAMES_MAX: usize = 4;
     let Some(plan) = experiments.first().map(|(_, experiment)| &experiment.plan) else {
         return "No experiments".to_owned();
@@ -176,10 +176,10 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
 
 const GAINS: &str = "Each value of the last factor against the first one";
 
-/// More panels of a picture are folded, so that a scenario has one screen.
+/// Maximum of unfolded panels of a picture, so that a scenario has one screen.
 const PANELS_MAX: usize = 3;
 
-/// A screen of a scenario, its finding, picture and warnings, and folded everything else.
+/// Returns a scenario's screen (finding, picture and warnings), and everything else folded.
 fn scenario(study: &Study<'_>, palette: &Palette<'_>, ranking: &Ranking) -> ReportBlock {
     let scenario = study.scenario;
     let page = |blocks| section(SectionKind::Page, "", blocks);
@@ -212,8 +212,8 @@ fn scenario(study: &Study<'_>, palette: &Palette<'_>, ranking: &Ranking) -> Repo
     ReportSection::new(SectionKind::Article, title, blocks).at(study.anchor()).into()
 }
 
-/// The pictures of a scenario: some open, all of them folded where those are not all. Beside the
-/// bars of a rising load stand the courses that they were read off.
+/// Returns the pictures of a scenario: some open; all of them folded if those are not all. The bars
+/// of a rising load have the courses beside them from which they were read.
 fn pictures(study: &Study<'_>, plot: Plot) -> [Option<ReportBlock>; 2] {
     let id = |part: &str| format!("{}-{part}", study.anchor());
     let rates = plots::multiples(study).into_iter().next().filter(|_| study.is_rising());
@@ -229,7 +229,7 @@ fn pictures(study: &Study<'_>, plot: Plot) -> [Option<ReportBlock>; 2] {
     [Some(Figure::block(&id("plot"), plot.shortened(PANELS_MAX))), folded]
 }
 
-/// The method, the source, its parts that were left out, and its own measurements.
+/// Returns the method, the source, its omitted parts, and its own measurements.
 fn method(scenario: &Scenario) -> Option<ReportBlock> {
     let source = |text: String| ReportFact::new("source", text);
     let sources = scenario.sources.iter().map(|it| source(format!("{}, {}", it.title, it.table)));
@@ -251,7 +251,7 @@ fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     section(SectionKind::Details, title, tables::spreads(study, study.main()?).block())
 }
 
-/// The courses that are not among the pictures.
+/// Returns the courses that are not among the pictures.
 fn course(study: &Study<'_>) -> Option<ReportBlock> {
     let charts = plots::multiples(study).into_iter().enumerate();
     let charts = charts.skip(usize::from(study.is_rising()));
@@ -261,7 +261,7 @@ fn course(study: &Study<'_>) -> Option<ReportBlock> {
     section(SectionKind::Details, title, figures)
 }
 
-/// The service of all targets over time, as an animation that is a picture until it is started.
+/// Returns the service of all targets over time, as an animation that is a still picture at first.
 fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<ReportBlock> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
@@ -287,7 +287,7 @@ fn commands(scenario: &Scenario) -> Option<ReportBlock> {
     section(SectionKind::Details, "The commands that load such servers", commands)
 }
 
-/// How an experiment was made: targets, host, placement, the command that repeats it.
+/// Shows how an experiment was made: targets, host, placement, the command that repeats it.
 fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     let plan = &experiment.plan;
     let title = match number {
@@ -312,7 +312,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     let targets = plan.targets.iter();
     let targets = targets.map(|it| ReportFact::new(&it.name, tables::version(it))).collect();
     let targets_table = vec![ReportBlock::Table(tables::targets(&plan.targets))];
-    // The first record's are read, the others' looked up.
+    // Readers want the first record's targets at once, and look the others' up.
     let targets_table = match number {
         1 => section(SectionKind::Page, "", targets_table),
         _ => section(SectionKind::Details, "Targets", targets_table),
@@ -359,10 +359,10 @@ fn state(experiment: &Experiment) -> String {
     format!("{count}{of} measurements, {failed} failed{duplicates}{rule}; {end}")
 }
 
-/// A larger share of CPU time that went elsewhere is reported.
+/// Maximum share of CPU time for other programs that needs no warning.
 const FOREIGN_MAX: f64 = 0.05;
 
-/// A larger share of CPU time that the hypervisor took is reported.
+/// Maximum share of CPU time taken by the hypervisor that needs no warning.
 const STOLEN_MAX: f64 = 0.02;
 
 pub(crate) fn warnings(study: &Study<'_>) -> Vec<ReportWarning> {
@@ -418,7 +418,7 @@ fn share(
     ))
 }
 
-/// If a closed load did not fill the server, its rate is that of the client.
+/// Warns if a closed load left the server idle, because the rate is then the client's.
 fn idle_servers(study: &Study<'_>) -> Option<String> {
     if study.scenario.end_to_end || !study.metrics.iter().any(|it| it.depends_on_load()) {
         return None;
@@ -454,7 +454,7 @@ fn named(target: &str, combinations: &[String]) -> String {
     if titles.is_empty() { target.to_owned() } else { format!("{target} ({titles})") }
 }
 
-/// The load's own warnings, once for each remedy.
+/// Returns the load's own warnings, once for each remedy.
 fn of_load(measurements: &[&Measurement]) -> Vec<String> {
     let mut seen: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for warning in measurements.iter().flat_map(|measurement| &measurement.warnings) {
@@ -466,8 +466,8 @@ fn of_load(measurements: &[&Measurement]) -> Vec<String> {
     seen.iter().map(say).collect()
 }
 
-/// Configurations of which some repeats have no measurement; of those without any, the table gives
-/// the reason.
+/// Returns configurations of which some repeats have no measurement; for those without any, the
+/// table gives the reason.
 fn failed(study: &Study<'_>) -> Vec<String> {
     let partly = study
         .entries()

@@ -1,5 +1,5 @@
-//! A small writer of figures as SVG: panels that each have an axis below them, and bars beside
-//! their names: those of things that are no numbers.
+//! Writes figures as SVG: panels with an axis below each, and bars beside the names of things that
+//! are not numbers.
 //!
 //! A panel is drawn once, in a size whose letters can be read on a telephone and on a desk: a page
 //! stretches panels and puts as many beside each other as its width allows. Colours come from the
@@ -18,7 +18,7 @@ pub(crate) use chart::{
 };
 pub(crate) use shapes::text as drawing_text;
 
-/// The names of the colours, and the looks of what is drawn with them.
+/// Names of the colours, and the styles of everything drawn with them.
 pub(crate) const PALETTE: &str = include_str!("style/palette.css");
 pub(crate) const STYLE: &str = include_str!("style/figure.css");
 
@@ -42,7 +42,7 @@ impl Plot {
         }
     }
 
-    /// With the first panels alone.
+    /// Keeps the first panels only.
     pub(crate) fn shortened(mut self, panels_max: usize) -> Self {
         match &mut self {
             Self::Chart(chart) => chart.panels.truncate(panels_max),
@@ -51,7 +51,7 @@ impl Plot {
         self
     }
 
-    /// Words that stand above all panels, each with its class.
+    /// Returns the texts above all panels, each with its class.
     pub(crate) fn heads(&self) -> Vec<(&'static str, &str)> {
         let Self::Bars(bars) = self else {
             return Vec::new();
@@ -60,7 +60,7 @@ impl Plot {
         head.into_iter().chain(bars.legend.iter().map(|words| ("tick", words.as_str()))).collect()
     }
 
-    /// The panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
+    /// Returns the panels for a page with [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
     pub(crate) fn inline(&self, id: &str) -> Vec<MarkupElement> {
         let panels = self.panels().into_iter().zip(1..);
         let svg = |((shapes, height), number): ((Vec<MarkupElement>, f64), usize)| {
@@ -70,7 +70,7 @@ impl Plot {
         panels.map(svg).collect()
     }
 
-    /// As a document of its own: panels in two columns, with an edge around them.
+    /// Returns a separate document: panels in two columns, with a margin around them.
     pub(crate) fn document(&self) -> String {
         const EDGE: f64 = 16.0;
         const APART: f64 = 28.0;
@@ -107,7 +107,7 @@ impl Plot {
         format!("{svg}\n")
     }
 
-    /// The shapes of each panel, and how high it is.
+    /// Returns the shapes of each panel, and its height.
     fn panels(&self) -> Vec<(Vec<MarkupElement>, f64)> {
         match self {
             Self::Chart(chart) => {
@@ -117,7 +117,7 @@ impl Plot {
         }
     }
 
-    /// An empty drawing with its title and description.
+    /// Returns an empty drawing with its title and description.
     fn named(&self, id: &str) -> MarkupElement {
         let (title, description) = match self {
             Self::Chart(chart) => (&chart.title, &chart.description),
@@ -137,7 +137,7 @@ impl Plot {
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) description: String,
-    /// Above all panels; none where it is empty.
+    /// Heading above all panels; none if empty.
     pub(crate) head: String,
     pub(crate) legend: Vec<String>,
     pub(crate) panels: Vec<BarPanel>,
@@ -147,7 +147,7 @@ pub(crate) struct Bars {
 #[derive(Clone, Debug)]
 pub(crate) struct BarPanel {
     pub(crate) heading: String,
-    /// The value that fills the panel.
+    /// Value whose bar fills the panel.
     pub(crate) full: f64,
     pub(crate) bars: Vec<Bar>,
 }
@@ -156,39 +156,39 @@ pub(crate) struct BarPanel {
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) look: SeriesLook,
-    /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
+    /// End of the bar, least and greatest sample; if missing, the texts give the reason.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
     pub(crate) beside: String,
 }
 
-/// From a bar to the next.
+/// Distance from a bar to the next.
 const STEP: f64 = 24.0;
 
 const THICK: f64 = 14.0;
 
-/// A heading with what is below it.
+/// Height of a heading with the gap below it.
 const HEADING: f64 = LINE + 6.0;
 
 impl Bars {
-    /// The shapes of each panel in that width, and how high it is.
+    /// Returns the shapes of each panel in that width, and its height.
     pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<MarkupElement>, f64)> {
         let edges = Edges::of(self, width);
         self.panels.iter().map(|panel| edges.panel(panel)).collect()
     }
 }
 
-/// The edges that all panels have in common, so that their bars can be compared.
+/// Edges that all panels have in common, so that their bars can be compared.
 struct Edges {
     width: f64,
-    /// The beginning of bars, and how long the longest may be.
+    /// Left end of bars, and the greatest length of a bar.
     left: f64,
     room: f64,
 }
 
 impl Edges {
     fn of(bars: &Bars, width: f64) -> Self {
-        /// Names take no more of a panel, so that something is left for bars.
+        /// Maximum share of a panel's width for names, so that something is left for bars.
         const NAME_SHARE_MAX: f64 = 0.42;
         const BAR_MIN: f64 = 40.0;
         let all = || bars.panels.iter().flat_map(|panel| &panel.bars);
@@ -247,7 +247,7 @@ fn surface(look: SeriesLook, (x, middle): (f64, f64), width: f64) -> MarkupEleme
         .with("rx", 2)
 }
 
-/// From the least to the greatest, with ends.
+/// Draws a line from the least to the greatest, with ends.
 fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
     const END: f64 = 3.5;
     let data = format!(
@@ -259,11 +259,11 @@ fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
         middle = pixels(middle),
     );
     let path = |class| element("path").with("class", class).with("d", &data);
-    // It is seen on a dark bar too.
+    // The casing makes the whisker visible on a dark bar too.
     element("g").child(path("casing")).child(path("whisker"))
 }
 
-/// The reason why there is no bar: in short where there is no room for the whole.
+/// Returns the reason why there is no bar, shortened if the whole does not fit.
 fn reason(bar: &Bar, whole: &str, width: f64) -> String {
     if text_width(whole) <= width {
         return whole.to_owned();
@@ -271,7 +271,7 @@ fn reason(bar: &Bar, whole: &str, width: f64) -> String {
     cut(&bar.text, width)
 }
 
-/// As much of a text as there is room for.
+/// Returns as much of a text as fits.
 fn cut(words: &str, width: f64) -> String {
     if text_width(words) <= width {
         return words.to_owned();

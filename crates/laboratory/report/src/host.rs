@@ -1,4 +1,4 @@
-//! The report of `lariat-lab host`.
+//! Makes the report of `lariat-lab host`.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(crate) fn line(host: &Host) -> String {
     format!("{}, {cpus}, {memory}, {}{under}", host.cpu, host.kernel)
 }
 
-/// Each with its title; those with something in them.
+/// Returns the parts that are not empty, each with its title.
 pub(crate) fn blocks(report: &HostReport) -> Vec<ReportBlock> {
     let facts = |facts: Vec<ReportFact>| (!facts.is_empty()).then_some(ReportBlock::Facts(facts));
     let parts = [
@@ -78,7 +78,7 @@ fn all<'f>(facts: impl IntoIterator<Item = &'f Found>) -> Vec<ReportFact> {
     facts.into_iter().map(fact).collect()
 }
 
-/// Mitigations that this CPU has, and the number of those that it has not.
+/// Returns the mitigations that this CPU has, and the number of those that it lacks.
 fn mitigations(found: &[Found]) -> Vec<ReportFact> {
     let (absent, present): (Vec<_>, Vec<_>) =
         found.iter().partition(|fact| fact.value == "Not affected");
@@ -90,7 +90,7 @@ fn mitigations(found: &[Found]) -> Vec<ReportFact> {
     facts
 }
 
-/// A fact per group of CPUs that share their last cache.
+/// Returns a fact per group of CPUs that share their last cache.
 fn cores(cores: &[Core]) -> Vec<ReportFact> {
     let place = |core: &Core| (core.package, core.node, core.cache);
     let places: BTreeSet<_> = cores.iter().map(place).collect();
@@ -128,7 +128,7 @@ fn ranges(numbers: &[u16]) -> String {
     joined(ranges.map(range), ", ")
 }
 
-/// An operation with its algorithm, and on how many bytes.
+/// An operation with its algorithm, and its number of bytes.
 type Operation<'s> = (&'s str, &'s str, Option<u32>);
 
 fn operation(speed: &OperationSpeed) -> Operation<'_> {
@@ -176,7 +176,7 @@ fn rate(speed: &OperationSpeed) -> String {
             let bytes = ByteCount((speed.per_s * f64::from(size)) as u64);
             format!("{count} {:>8}/s", bytes.to_string())
         }
-        // In line with the counts of rows that have bytes, too.
+        // The padding aligns counts with those of rows that have bytes.
         None => format!("{count}{:11}", ""),
     }
 }

@@ -1,7 +1,6 @@
-//! A report as one page that needs nothing else: no network, no script, no font.
+//! Renders a report as one self-contained page: no network, no script, no font.
 //!
-//! Values that a program may want to read stand in elements with an `id` and the plain value as
-//! `data-value`.
+//! Values for programs are in elements with an `id` and the plain value as `data-value`.
 
 use crate::document::{
     Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportSection, ReportTable,
@@ -14,7 +13,7 @@ use crate::words::command_lines;
 const SHEET: &str = include_str!("style/page.css");
 
 impl ReportDocument {
-    /// The report as a page.
+    /// Renders the report as a page.
     pub fn html(&self) -> String {
         let meta =
             |name: &str, content: &str| element("meta").with("name", name).with("content", content);
@@ -37,7 +36,7 @@ impl ReportDocument {
     }
 }
 
-/// The program's mark: a lariat.
+/// Draws the program's logo: a lariat.
 fn logo() -> MarkupElement {
     element("svg")
         .with("class", "logo")
@@ -49,7 +48,7 @@ fn logo() -> MarkupElement {
         )
 }
 
-/// `None` where the page does not show it.
+/// Renders a block. `None` if the page does not show it.
 fn block(block: &ReportBlock) -> Option<MarkupElement> {
     Some(match block {
         ReportBlock::Headline(text) => element("p").with("class", "headline").prose(text),
@@ -79,7 +78,7 @@ fn block(block: &ReportBlock) -> Option<MarkupElement> {
     })
 }
 
-/// A line of a command, whose flags are not broken at their hyphens.
+/// Renders a line of a command, whose flags are not broken at their hyphens.
 fn code_line(line: &str) -> MarkupElement {
     let words = line.split_inclusive(' ');
     words.fold(element("span"), |line, word| match word {
@@ -90,7 +89,7 @@ fn code_line(line: &str) -> MarkupElement {
     })
 }
 
-/// Longer groups are folded, whomever they speak for, but for the main one.
+/// Maximum items of an unfolded group, favourable or not; the main one is never folded.
 const ITEMS_MAX: usize = 6;
 
 fn section(section: &ReportSection) -> Option<MarkupElement> {
@@ -137,7 +136,7 @@ fn card(card: &NumberCard) -> MarkupElement {
         .child(element("p").children(note))
 }
 
-/// Four parts, as long as there are comparisons of each.
+/// Draws four parts, each as long as its number of comparisons.
 fn bar(counts: [usize; 4]) -> MarkupElement {
     let all = counts.iter().sum::<usize>().max(1);
     let names = ["better", "equal", "not-known", "worse"];
@@ -180,7 +179,7 @@ fn warning(warning: &ReportWarning) -> MarkupElement {
     element("li").child(element("strong").text(about)).prose(&warning.text).children(hint)
 }
 
-/// In a box of its own that scrolls if it must.
+/// Renders a table in a separate box that scrolls if necessary.
 fn table(table: &ReportTable) -> MarkupElement {
     let heads = table.columns.iter().map(|column| {
         if column.head.is_empty() {
@@ -243,7 +242,7 @@ fn value(element: MarkupElement, cell: &Cell, prefix: &str) -> MarkupElement {
     }
 }
 
-/// With an id, and the value for programs.
+/// Adds an id, and the value for programs.
 fn identified(element: MarkupElement, id: &str, value: f64) -> MarkupElement {
     // JSON has no other numbers either.
     let value = if value.is_finite() { value } else { 0.0 };

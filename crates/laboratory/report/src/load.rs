@@ -1,4 +1,4 @@
-//! The report of runs of load: one in full, or several side by side.
+//! Reports runs of load: one in full, or several side by side.
 
 pub(crate) mod charts;
 mod reading;
@@ -25,7 +25,7 @@ use reading::{
 };
 use tables::{failed_share, shown, title};
 
-/// The report of these runs; each has the name that its files begin with.
+/// Returns the report of these runs, each with the prefix of its files' names.
 pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
     let runs: Vec<&LoadRecord> = records.iter().map(|(_, record)| *record).collect();
     let mut document = ReportDocument {
@@ -73,7 +73,7 @@ fn footer(records: &[&LoadRecord]) -> String {
     )
 }
 
-/// Compared first; each in full on the page alone.
+/// Compares runs first, and shows each in full on the page only.
 fn several(records: &[&LoadRecord], document: &mut ReportDocument) {
     let names = reading::names(records);
     let anchors: Vec<String> = (1..=records.len()).map(|run| format!("r{run}")).collect();
@@ -112,7 +112,7 @@ fn several(records: &[&LoadRecord], document: &mut ReportDocument) {
 }
 
 fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<ReportBlock> {
-    /// Longer names would not fit into the figure.
+    /// Maximum length of names that fit into the figure.
     const NAME_MAX: usize = 50;
     let numbered = names.iter().zip(1..).map(|(name, number)| {
         let name: String = name.chars().take(NAME_MAX).collect();
@@ -124,14 +124,14 @@ fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<Rep
     section(SectionKind::Card, "Response time by percentile", vec![figure])
 }
 
-/// Everything of a run, which is the one of that number.
+/// Reports everything about the run of that number.
 fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     let prefix = format!("r{number}-");
     let table = |table: ReportTable| table.prefixed(&prefix).block();
     let card = |title: &str, blocks: Vec<Option<ReportBlock>>| {
         section(SectionKind::Card, title, blocks.into_iter().flatten())
     };
-    /// Rows of the table of seconds: more are not read.
+    /// Maximum rows of the table of seconds, as nobody reads more.
     const SECONDS_MAX: usize = 600;
     let seconds = table(tables::seconds(record, SECONDS_MAX));
     let seconds = section(SectionKind::Details, "Seconds as a table", seconds);
@@ -161,7 +161,7 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     blocks
 }
 
-/// A figure per part of a transaction; one that says the same as the whole is named above that.
+/// Draws a figure per part of a transaction; a part like the whole shares its heading.
 fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
     let [parts @ .., whole] = &PARTS;
     let (same, own): (Vec<&TransactionPart>, Vec<&TransactionPart>) = parts
@@ -186,7 +186,7 @@ fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
     Figure::row(drawn.collect())
 }
 
-/// Whether a part took what the whole did, in each kind of handshake.
+/// Reports whether a part took as long as the whole, in each kind of handshake.
 fn is_same(record: &LoadRecord, part: &TransactionPart, whole: &TransactionPart) -> bool {
     const DIFFERENCE_MAX: f64 = 0.05;
     const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
@@ -207,7 +207,7 @@ fn over_time(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
 fn headline(record: &LoadRecord) -> String {
     match &record.capacity {
         _ if record.totals.attempted == 0 => "nothing was attempted".to_owned(),
-        // Of a search the sums over all rates say nothing.
+        // The sums over all rates of a search have no meaning.
         Some(capacity) => found(capacity),
         None => {
             let metric = |metric: Metric| shown(metric, metric.of(record)).text;
@@ -236,7 +236,7 @@ fn found(capacity: &CapacitySearch) -> String {
     }
 }
 
-/// Between which rates single trials disagreed, or none could tell.
+/// Returns the rates between which single trials disagreed, or gave no result.
 fn span(capacity: &CapacitySearch) -> String {
     match (capacity.kept_by_all_per_s, capacity.broken_by_all_per_s) {
         (Some(from), Some(to)) => {
@@ -247,7 +247,7 @@ fn span(capacity: &CapacitySearch) -> String {
     }
 }
 
-/// The load's target, duration and end.
+/// Describes the load's target, duration and end.
 fn course(record: &LoadRecord) -> String {
     let end = match record.ending {
         RunEnding::Completed => "completed",
@@ -256,7 +256,7 @@ fn course(record: &LoadRecord) -> String {
     format!("{}, {}, {end}", record.target.url, length(record.elapsed_ns))
 }
 
-/// In minutes and hours where seconds would be many.
+/// Formats a long duration in minutes and hours.
 fn length(ns: u64) -> String {
     let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -319,7 +319,7 @@ fn spread_words(record: &LoadRecord, metric: Metric) -> String {
     )
 }
 
-/// Kinds of handshakes; where there were none, what was received.
+/// Shows the kinds of handshakes; without any, the received data.
 fn resumption_card(
     record: &LoadRecord,
     id: &dyn Fn(Cell, &str, Option<f64>) -> Cell,
@@ -343,13 +343,13 @@ fn resumption_card(
     NumberCard::new("Handshakes resumed", value, note)
 }
 
-/// Kinds of handshakes that occurred, with their counts.
+/// Returns the kinds of handshakes that occurred, with their counts.
 fn kinds(record: &LoadRecord) -> impl Iterator<Item = (Handshake, u64)> + '_ {
     let counts = Handshake::ALL.map(|kind| (kind, handshakes(record, |other| other == kind)));
     counts.into_iter().filter(|(_, count)| *count > 0)
 }
 
-/// Further facts about the load.
+/// Returns further facts about the load.
 fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     let tool = &record.tool;
     let target = &record.target;
@@ -378,7 +378,7 @@ fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     blocks.into_iter().chain(settings).collect()
 }
 
-/// The meaning of session arrivals: requests of a user that gave up are not counted.
+/// Explains session arrivals: requests of a user that gave up are not counted.
 fn users(record: &LoadRecord) -> String {
     let Some(each) = record.plan.requests_per_arrival else {
         return String::new();

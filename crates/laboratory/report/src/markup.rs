@@ -1,4 +1,4 @@
-//! A tree of elements, written as HTML or SVG with everything escaped that is not ours.
+//! Writes a tree of elements as HTML or SVG; everything that is not ours is escaped.
 
 use crate::words::{sanitized, with_units_held};
 
@@ -13,14 +13,14 @@ pub(crate) struct MarkupElement {
 enum MarkupNode {
     Element(MarkupElement),
     Text(String),
-    /// Style sheets, which have rules of their own for what is escaped.
+    /// Style sheets, which are not escaped like text.
     Ours(&'static str),
 }
 
-/// Elements of HTML that have no end.
+/// HTML elements without an end tag.
 const VOID: [&str; 4] = ["br", "input", "link", "meta"];
 
-/// Elements of SVG that may be closed at once.
+/// SVG elements that may be self-closing.
 const SHAPES: [&str; 4] = ["circle", "line", "path", "rect"];
 
 pub(crate) fn element(name: &'static str) -> MarkupElement {
@@ -38,7 +38,7 @@ impl MarkupElement {
         self
     }
 
-    /// Adds text in which what stands between backticks is code, and units stay with their numbers.
+    /// Adds text whose parts between backticks are code, and keeps units with their numbers.
     pub(crate) fn prose(mut self, text: &str) -> Self {
         for (index, piece) in text.split('`').enumerate() {
             self = match index % 2 {
@@ -49,7 +49,7 @@ impl MarkupElement {
         self
     }
 
-    /// Adds text that is written as it is, since we wrote it.
+    /// Adds text without escaping, since it is ours.
     pub(crate) fn ours(mut self, text: &'static str) -> Self {
         self.children.push(MarkupNode::Ours(text));
         self

@@ -1,4 +1,4 @@
-//! Results of `lariat-lab plan` and `lariat-lab simulate` as documents.
+//! Shows results of `lariat-lab plan` and `lariat-lab simulate` as documents.
 
 use measure::planned::{
     CacheChoice, CollapseVerdict, FarmPlan, PlannedChange, PlannedCost, PlannedDay, PlannedFigure,
@@ -14,7 +14,7 @@ use crate::document::{
 use crate::figure::{Axis, AxisUnit, Chart, Panel, Series, SeriesShape};
 use crate::load;
 
-/// The answer for each target; the first is the one that was asked for.
+/// Returns the answer for each target; the first is the requested one.
 pub fn document(plan: &FarmPlan) -> ReportDocument {
     let facts = plan.asked.iter().map(|(name, text)| ReportFact::new(name, text)).collect();
     let records = plan.records.iter().map(|text| ReportFact::new("record", text)).collect();
@@ -134,7 +134,7 @@ fn cache(choices: &[CacheChoice]) -> ReportTable {
     table
 }
 
-/// Predictions with every error.
+/// Shows predictions with every error.
 pub fn validation(rows: &[ValidationRow], remarks: &[RunWarning]) -> ReportDocument {
     let heads =
         ["<configuration", "<metric", "predicted", "measured", "rounds", "busy", "error", "<"];
@@ -170,10 +170,10 @@ pub fn validation(rows: &[ValidationRow], remarks: &[RunWarning]) -> ReportDocum
     }
 }
 
-/// Rows of the table of nodes: the busiest ones.
+/// Maximum rows of the table of nodes: the busiest ones.
 const NODES_MAX: usize = 40;
 
-/// As many places as can be distinguished in a panel.
+/// Maximum places that can be distinguished in a panel.
 const PLACES_MAX: usize = 240;
 
 pub fn simulated(run: &SimulatedRun) -> ReportDocument {
@@ -245,7 +245,7 @@ fn nodes(nodes: &[SimulatedNode]) -> ReportTable {
     table
 }
 
-/// CPU, clients with a session, and connections that wait, over time.
+/// Draws CPU, clients with a session, and waiting connections over time.
 fn over_time(moments: &[SimulatedMoment]) -> Chart {
     let size = moments.len().div_ceil(PLACES_MAX).max(1);
     let groups = || moments.chunks(size);

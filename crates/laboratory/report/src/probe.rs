@@ -1,4 +1,4 @@
-//! The reports of `lariat-lab probe` and `lariat-lab survey`.
+//! Makes the reports of `lariat-lab probe` and `lariat-lab survey`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ pub fn document(report: &ProbeReport) -> ReportDocument {
     let mut blocks = vec![ReportBlock::Headline(headline(report))];
     blocks.extend(verdicts(&report.verdicts, report.nodes.len()));
     blocks.extend(grids(report));
-    // One that was left alone has findings as well.
+    // An address that was left alone has findings as well.
     let nodes = report.nodes.iter().filter(|node| !spoken(node).is_empty());
     blocks.extend(nodes.map(|node| self::node(node, report.at_s)));
     ReportDocument { title: format!("TLS of {hosts}"), blocks, ..ReportDocument::default() }
 }
 
-/// Many sites, a row each, and what is to be said of each.
+/// Reports many sites, a row each, and the remarks about each.
 pub fn survey(reports: &[ProbeReport]) -> ReportDocument {
     let heads = "<site <versions <suite <group <key <id <ticket <PSK <staple faults".split(' ');
     let mut table = ReportTable::new("What a browser gets, and what is resumed", heads);
@@ -49,7 +49,7 @@ fn survey_row(report: &ProbeReport) -> Vec<Cell> {
     let site = report.hosts.join(", ");
     let node = report.nodes.iter().find(|node| node.trouble.is_none());
     let Some(node) = node else {
-        // What was seen stands below: here it would push all columns aside.
+        // The finding stands below: here it would push all columns aside.
         let point = report.verdicts.first().map_or(NONE, |one| &one.point);
         let mut row = vec![site, point.to_owned()];
         row.resize(9, NONE.to_owned());
@@ -101,7 +101,7 @@ fn headline(report: &ProbeReport) -> String {
     format!("{hosts}, {addresses}: {judgement}")
 }
 
-/// A card per point: where it was seen, why it matters, and what to change.
+/// Makes a card per point: where it was found, why it matters, and what to change.
 fn verdicts(verdicts: &[PointVerdict], addresses: usize) -> Vec<ReportBlock> {
     let same_point = |one: &PointVerdict, other: &PointVerdict| one.point == other.point;
     let of_point = |all: &[PointVerdict]| -> Option<ReportBlock> {
@@ -127,14 +127,14 @@ fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
     report.verdicts.iter().map(seen).collect()
 }
 
-/// Meanings of the points of all sites, each once, the faults first.
+/// Explains the points of all sites, each once, the faults first.
 fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     let verdicts = reports.iter().flat_map(|report| &report.verdicts);
     let all: BTreeMap<_, _> = verdicts.map(|one| ((one.level, &one.point), one)).collect();
     all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
-/// The finding, and where if there are several addresses.
+/// Returns the finding, and its place if there are several addresses.
 fn seen(verdict: &PointVerdict, addresses: usize) -> String {
     let nodes = &verdict.nodes;
     let place = match (nodes.len(), addresses) {
@@ -145,13 +145,13 @@ fn seen(verdict: &PointVerdict, addresses: usize) -> String {
     format!("{place}{}", verdict.seen)
 }
 
-/// A grid per kind of resumption: where sessions began, and where they were offered.
+/// Makes a grid per kind of resumption: where sessions began, and where they were offered.
 fn grids(report: &ProbeReport) -> Option<ReportBlock> {
     let places: Vec<usize> = (0..report.nodes.len())
         .filter(|place| report.resumption.iter().any(|one| one.from == *place))
         .collect();
     let address = |place: &usize| report.nodes.get(*place).map_or("", |node| &node.address);
-    // Of many addresses the columns are numbered, so that they stay on the screen.
+    // The columns of many addresses are numbered, so that they fit the screen.
     let is_wide = places.len() > 2;
     let mut heads = vec!["<kind".to_owned(), "<session from".to_owned()];
     heads.extend(places.iter().map(|place| {
@@ -256,7 +256,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     facts
 }
 
-/// The certificate, or what else a client gets that names nobody.
+/// Returns the certificate, or the other result, for a client without SNI.
 fn nameless(node: &NodeReport) -> Option<ReportFact> {
     let client = node.nameless.as_ref()?;
     let text = match (&client.trouble, &client.certificate) {
@@ -272,7 +272,7 @@ fn nameless(node: &NodeReport) -> Option<ReportFact> {
     Some(ReportFact::new("without a name", text))
 }
 
-/// Whether the server asks for a client's certificate, at first and at resumption.
+/// Tells whether the server requests a client certificate, at first and at resumption.
 fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
     let certificate = node.client_certificate?;
     let asked = match (certificate.asked, certificate.required) {
@@ -312,7 +312,7 @@ fn encrypted_hellos(ech: &EchReport) -> Vec<ReportFact> {
     rows.map(|(name, answer)| ReportFact::new(name, said(answer))).collect()
 }
 
-/// Facts that are known or not, with a text for either.
+/// Returns facts that are known or not, with a text for either.
 fn known<const N: usize>(rows: [(&str, Option<bool>, [&str; 2]); N]) -> Vec<ReportFact> {
     let fact = |(name, is, [yes, no]): (&str, Option<bool>, [&str; 2])| {
         Some(ReportFact::new(name, if is? { yes } else { no }))
@@ -320,7 +320,7 @@ fn known<const N: usize>(rows: [(&str, Option<bool>, [&str; 2]); N]) -> Vec<Repo
     rows.into_iter().filter_map(fact).collect()
 }
 
-/// The result of each kind of client, a line each: as columns they are wider than most terminals.
+/// Returns each kind of client's result, a line each: columns would not fit most terminals.
 fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
     let fact = |client: &ClientReport| {
         let text = match &client.trouble {

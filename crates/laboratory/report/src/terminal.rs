@@ -1,4 +1,4 @@
-//! A report as text for a terminal: aligned columns, wrapped words, a few colours.
+//! Renders a report as text for a terminal: aligned columns, wrapped words, a few colours.
 
 use crate::document::{
     ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, ReportWarning,
@@ -8,14 +8,14 @@ use crate::words::{command_lines, joined, sanitized, with_units_held};
 
 const GAP: &str = "  ";
 
-/// The beginning of a fact's words, and how long its name may be beside them.
+/// Column at which a fact's text begins, and maximum length of a name on the same line.
 const FACT_WIDTH: usize = 12;
 const NAME_MAX: usize = 34;
 
 const HINT: &str = "hint";
 
 impl ReportDocument {
-    /// The report as text for a screen `width` characters wide.
+    /// Renders the report as text for a screen `width` characters wide.
     pub fn text(&self, width: usize, colour: bool) -> String {
         let look = TerminalStyle { width, colour };
         let parts = self.blocks.iter().map(|block| look.block("", block));
@@ -29,7 +29,7 @@ struct TerminalStyle {
     colour: bool,
 }
 
-/// The ink of a piece of text, in ANSI's numbers.
+/// Colour of a piece of text, in ANSI's numbers.
 #[derive(Clone, Copy, Debug)]
 enum Ink {
     Strong,
@@ -65,7 +65,7 @@ impl TerminalStyle {
         }
     }
 
-    /// The title stands with the first block that is shown.
+    /// Renders a section, with its title at the first block that is shown.
     fn section(self, section: &ReportSection) -> String {
         if matches!(section.kind, SectionKind::Details | SectionKind::Page) {
             return String::new();
@@ -83,7 +83,7 @@ impl TerminalStyle {
         wrap(&sanitized(text), self.width).join("\n")
     }
 
-    /// Lines in bold; none of nothing.
+    /// Renders lines in bold; none for empty text.
     fn strong(self, text: &str) -> String {
         if text.is_empty() {
             return String::new();
@@ -102,7 +102,7 @@ impl TerminalStyle {
         self.labelled(Ink::Warning, &label, &warning.text) + &hint.collect::<String>()
     }
 
-    /// A label and what it is about, wrapped: `warning: words`.
+    /// Renders a label and its text, wrapped: `warning: words`.
     fn labelled(self, ink: Ink, label: &str, words: &str) -> String {
         let first = length(label) + ": ".len();
         let lines = wrap(&sanitized(words), self.width.saturating_sub(first));
@@ -110,7 +110,7 @@ impl TerminalStyle {
         format!("{}: {indented}\n", self.paint(ink, &sanitized(label)))
     }
 
-    /// Moved in by two, its later lines by four.
+    /// Renders an item, indented by two, its later lines by four.
     fn item(self, item: &ListItem) -> String {
         let part = |(name, text): &(String, String)| format!("{name} {text}").trim_end().to_owned();
         let parts: Vec<String> = item.parts.iter().map(part).collect();
@@ -120,7 +120,7 @@ impl TerminalStyle {
         format!("  {}\n", lines.join("\n    "))
     }
 
-    /// Names with their words beside them; the longest name says where those begin.
+    /// Renders names with their texts beside them; the longest name determines the column.
     fn facts(self, facts: &[ReportFact]) -> String {
         let names = facts.iter().map(|fact| length(&fact.name) + 2);
         let indent = names.max().unwrap_or(0).clamp(FACT_WIDTH, NAME_MAX);
@@ -137,7 +137,7 @@ impl TerminalStyle {
         facts.iter().map(fact).collect()
     }
 
-    /// A name and lines beside it.
+    /// Renders a name and lines beside it.
     fn field(self, name: &str, indent: usize, lines: &[String]) -> String {
         let mut text = String::new();
         for (index, line) in lines.iter().enumerate() {
@@ -149,7 +149,7 @@ impl TerminalStyle {
         text
     }
 
-    /// The text, in colour if there are colours.
+    /// Colours the text if colours are enabled.
     fn paint(self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Strong => "1",
@@ -164,7 +164,7 @@ impl TerminalStyle {
         }
     }
 
-    /// Under its caption where no title says what it is.
+    /// Renders a table under its caption if no title describes it.
     fn titled_table(self, title: &str, table: &ReportTable) -> String {
         if !title.is_empty() || table.caption.is_empty() {
             return self.table(title, table);
@@ -176,8 +176,8 @@ impl TerminalStyle {
         format!("  {}\n{rows}", caption.join("\n  "))
     }
 
-    /// A line per row, each moved in by two; the last column is wrapped. The title stands where the
-    /// first column's head would be.
+    /// Renders a line per row, each indented by two; the last column is wrapped. The title takes
+    /// the place of the first column's head.
     fn table(self, title: &str, table: &ReportTable) -> String {
         let widths = widths(table);
         let heads = table.columns.iter().map(|column| sanitized(&column.head));
@@ -198,7 +198,7 @@ impl TerminalStyle {
         text
     }
 
-    /// In one line where the first head leaves room for the title.
+    /// Renders heads and title in one line if the first head leaves room.
     fn heading(self, title: &str, heads: &str) -> String {
         let bold = self.paint(Ink::Strong, title);
         let room = heads.len() - heads.trim_start().len();
@@ -249,13 +249,13 @@ fn widths(table: &ReportTable) -> Vec<usize> {
     (0..table.columns.len()).map(width).collect()
 }
 
-/// Characters, each of which is taken to fill one column.
+/// Returns the number of characters, each assumed to fill one column.
 fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Lines of at most `width` characters where words allow it; never none. A number is not parted
-/// from its unit.
+/// Splits text into lines of at most `width` characters if words allow it; at least one line. A
+/// number stays with its unit.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in with_units_held(text).split(' ').filter(|word| !word.is_empty()) {

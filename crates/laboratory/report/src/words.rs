@@ -1,16 +1,16 @@
-//! Words of a report: lists, titles, command lines for a shell, and text of records made harmless.
+//! Formats words: lists, titles, command lines for a shell, and sanitized text of records.
 
 use measure::quantity::RoundedCount;
 use wire::text::is_control;
 
-/// With a capital letter, as titles begin.
+/// Returns the text with a capital letter, as for titles.
 pub(crate) fn titled(text: &str) -> String {
     let mut characters = text.chars();
     let first: String = characters.next().map(char::to_uppercase).into_iter().flatten().collect();
     first + characters.as_str()
 }
 
-/// Names in a row: `a, b and c`.
+/// Joins names: `a, b and c`.
 pub(crate) fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -19,7 +19,7 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
-/// The parts that are not empty, with a separator between them.
+/// Joins the parts that are not empty, with a separator.
 pub(crate) fn joined<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, separator: &str) -> String {
     let mut text = String::new();
     for part in parts.into_iter().filter(|part| !part.as_ref().is_empty()) {
@@ -31,7 +31,7 @@ pub(crate) fn joined<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, separato
     text
 }
 
-/// A step of a ramp as a share of what was read off it: `±12 %`.
+/// Formats a step of a ramp as a share of the value read from it: `±12 %`.
 pub(crate) fn in_percent(step: f64) -> String {
     format!("±{} %", percentage(step * 100.0))
 }
@@ -43,7 +43,7 @@ pub(crate) fn percentage(percent: f64) -> String {
     }
 }
 
-/// Two decimals under 10, one under 100; an interval may have no end to speak of.
+/// Formats with two decimals under 10, one under 100; an interval's end may be infinite.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         ..9.995 => format!("{value:.2}"),
@@ -53,7 +53,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// Characters that may stand in an id, and in the name of a file on any system: letters, digits and
+/// Keeps characters that are valid in an id, and in a file name on any system: letters, digits and
 /// hyphens.
 pub(crate) fn id_part(text: &str) -> String {
     let letter = |c: char| {
@@ -63,7 +63,7 @@ pub(crate) fn id_part(text: &str) -> String {
     joined(text.split('-'), "-")
 }
 
-/// Without a line break between a number and its unit.
+/// Prevents a line break between a number and its unit.
 pub(crate) fn with_units_held(text: &str) -> String {
     const UNITS: [&str; 12] =
         ["%", "ns", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB", "TiB"];
@@ -85,8 +85,8 @@ pub fn command_line(words: &[String]) -> String {
     parts(words).join(" ")
 }
 
-/// The words as lines of at most `width` characters where words allow it, each but the last ended
-/// by a backslash, so that all of them can be pasted. A flag and its value stay together.
+/// Returns the words as lines of at most `width` characters if words allow it, each but the last
+/// ended by a backslash, so that all of them can be pasted. A flag and its value stay together.
 pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {
     const CONTINUED: &str = " \\";
     let room = width.saturating_sub(CONTINUED.len());
@@ -107,7 +107,7 @@ pub(crate) fn command_lines(words: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// The words, quoted, each flag with what follows it.
+/// Returns the words, quoted, each flag with its value.
 fn parts(words: &[String]) -> Vec<String> {
     let is_flag = |word: &str| word.starts_with('-') && !word.contains('=');
     let parts = words.chunk_by(|a, b| is_flag(a) && !b.starts_with('-'));
@@ -124,11 +124,11 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Shown in place of what is taken out.
+/// Replacement of removed characters.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// Without control characters, which terminals obey and XML forbids, and without the marks that
-/// turn the direction of writing around or are not seen.
+/// Removes control characters, which terminals obey and XML forbids, and marks that reverse the
+/// direction of writing or are invisible.
 pub(crate) fn sanitized(text: &str) -> String {
     text.chars().map(replaced).collect()
 }

@@ -1,4 +1,4 @@
-//! Cards claim what the record bears, and nothing else.
+//! Tests that cards claim only what the record supports.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod experiments;
@@ -20,7 +20,7 @@ fn refuses(experiment: &Experiment, scenario: &str, context: &str, why: &str) {
     assert!(refusal.contains(why), "{refusal}");
 }
 
-/// Without the targets that do it better or as well.
+/// Removes the targets that do better or as well.
 fn without(names: &[&str]) -> Experiment {
     let mut experiment = whole();
     let targets = &mut experiment.plan.targets;
@@ -36,7 +36,7 @@ fn without(names: &[&str]) -> Experiment {
 fn a_card_has_the_claim_the_host_and_the_command() {
     let experiment = without(&["haproxy-tcp", "nginx-stream", "hitch"]);
     let svg = of(&experiment, "implementations", "").unwrap();
-    // 2.38 times as much of the other, turned around.
+    // 2.38 times as much of the other, inverted.
     for words in [
         "width=\"1200\" height=\"630\"",
         ">lariat: 58 % less<",

@@ -1,5 +1,5 @@
-//! Colours can be read: text has 4.5 : 1 against what is behind it, and what is drawn has 3 : 1
-//! (WCAG 2.2, success criteria 1.4.3 and 1.4.11), in light and in dark.
+//! Tests that colours are legible: text has a contrast of 4.5 : 1 to its background, and drawings
+//! have 3 : 1 (WCAG 2.2, success criteria 1.4.3 and 1.4.11), in light and in dark.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const PALETTE: &str = include_str!("../src/style/palette.css");
 const CARD: &str = include_str!("../src/style/card.css");
 
-/// It names the colours of targets.
+/// Source file with the names of the targets' colours.
 const CHART: &str = include_str!("../src/figure/chart.rs");
 
 type Rgb = [f64; 3];
@@ -21,7 +21,7 @@ fn rgb(hex: &str) -> Rgb {
     [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&wide[at..at + 2], 16).unwrap()) / 255.0)
 }
 
-/// Amounts of light (sRGB, IEC 61966-2-1).
+/// Returns amounts of light (sRGB, IEC 61966-2-1).
 fn linear(colour: Rgb) -> Rgb {
     colour.map(|part| match part {
         ..=0.04045 => part / 12.92,
@@ -29,7 +29,7 @@ fn linear(colour: Rgb) -> Rgb {
     })
 }
 
-/// The relative luminance as WCAG 2.2 defines it.
+/// Returns the relative luminance as WCAG 2.2 defines it.
 fn luminance(colour: Rgb) -> f64 {
     let [red, green, blue] = linear(colour);
     0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -41,8 +41,8 @@ fn times(matrix: &Matrix, of: Rgb) -> Rgb {
     matrix.map(|row| row[0] * of[0] + row[1] * of[1] + row[2] * of[2])
 }
 
-/// The light that a reader without one kind of cones tells apart, of the light that there is
-/// (Machado, Oliveira and Fernandes, IEEE Transactions on Visualization 15 (2009), severity 1).
+/// Light that a reader without one kind of cones perceives, as a matrix (Machado, Oliveira and
+/// Fernandes, IEEE Transactions on Visualization 15 (2009), severity 1).
 const VISIONS: [(&str, Matrix); 4] = [
     ("trichromacy", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
     (
@@ -71,8 +71,8 @@ const VISIONS: [(&str, Matrix); 4] = [
     ),
 ];
 
-/// The place in Oklab (B. Ottosson, A perceptual color space for image processing, 2020), in which
-/// distances are differences that are seen: about 0.02 is the least.
+/// Returns the place in Oklab (B. Ottosson, A perceptual color space for image processing, 2020),
+/// in which distances are perceived differences: about 0.02 is the least.
 fn oklab(light: Rgb) -> Rgb {
     const CONES: Matrix = [
         [0.4122214708, 0.5363325363, 0.0514459929],
@@ -93,7 +93,7 @@ fn distance(vision: &Matrix, one: Rgb, other: Rgb) -> f64 {
     (0..3).map(|at| (one[at] - other[at]).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The names of the colours that targets have.
+/// Returns the names of the targets' colours.
 fn of_targets() -> Vec<&'static str> {
     let (_, rest) = CHART.split_once("const COLOURS").unwrap();
     let (list, _) = rest.split_once("];").unwrap();
@@ -105,7 +105,7 @@ fn contrast(one: Rgb, other: Rgb) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// The colours of a scheme by their names.
+/// Returns the colours of a scheme by their names.
 fn colours(css: &str) -> BTreeMap<&str, Rgb> {
     let named = css.split("--").skip(1).filter_map(|one| one.split_once(':'));
     named.map(|(name, rest)| (name, rgb(rest.split(';').next().unwrap().trim()))).collect()
@@ -114,7 +114,7 @@ fn colours(css: &str) -> BTreeMap<&str, Rgb> {
 #[test]
 fn the_formula_is_that_of_the_standard() {
     assert!((contrast(rgb("#000"), rgb("#fff")) - 21.0).abs() < 1e-9);
-    // The lightest grey that passes on white, as is known.
+    // The lightest grey known to pass on white.
     assert!(contrast(rgb("#767676"), rgb("#fff")) >= 4.5);
     assert!(contrast(rgb("#777777"), rgb("#fff")) < 4.5);
 }
@@ -143,7 +143,7 @@ fn colours_can_be_read_in_light_and_dark() {
     }
 }
 
-/// With lines and bars of any two targets beside each other.
+/// Lines and bars of any two targets may be beside each other.
 #[test]
 fn targets_are_told_apart_with_any_colour_vision() {
     const DISTANCE_MIN: f64 = 0.1;

@@ -1,4 +1,4 @@
-//! The sheets are the record's numbers, one field each.
+//! Tests that the sheets contain the record's numbers, one field each.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
@@ -12,7 +12,7 @@ fn sheet(record: &LoadRecord, name: &str) -> String {
     found.next().unwrap().1
 }
 
-/// Fields by their heads, a list a row.
+/// Returns fields by their heads, a list a row.
 fn rows(csv: &str) -> Vec<Vec<(&str, &str)>> {
     let mut lines = csv.lines();
     let heads: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -37,7 +37,7 @@ fn a_row_a_second() {
     assert_eq!(rows.len(), 40);
     let sum: u64 = rows.iter().map(|row| field(row, "failed").parse::<u64>().unwrap()).sum();
     assert_eq!(sum, record.totals.failed);
-    // Nothing succeeded then, so there is no time.
+    // No transaction succeeded then, so there is no time.
     assert_eq!(field(&rows[17], "succeeded"), "0");
     assert_eq!(field(&rows[17], "p99_ns"), "");
     assert_ne!(field(&rows[3], "p99_ns"), "");

@@ -1,4 +1,4 @@
-//! Points stand where their values say, as the ticks beside them tell.
+//! Tests that points are at their values' places, according to the ticks beside them.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
@@ -11,7 +11,7 @@ fn svg(record: &LoadRecord, name: &str) -> String {
     found.next().unwrap().1
 }
 
-/// The value of an attribute of the first element after `from` that has `marker` in it.
+/// Returns the value of an attribute of the first element after `from` that contains `marker`.
 fn attribute(svg: &str, marker: &str, name: &str) -> String {
     let start = svg.find(marker).unwrap_or_else(|| panic!("no {marker}"));
     let element = &svg[svg[..start].rfind('<').unwrap()..];
@@ -39,7 +39,7 @@ fn run(succeeded: &[u64]) -> LoadRecord {
     record
 }
 
-/// Corners of a path with only `M` and `L`.
+/// Returns the corners of a path with only `M` and `L`.
 fn corners(data: &str) -> Vec<(f64, f64)> {
     let points = data.split(['M', 'L']).filter(|point| !point.is_empty());
     let parse = |point: &str| {
@@ -72,7 +72,7 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
         assert!((x - (left + (right - left) * at / 4.0)).abs() < 0.11, "{x}");
         assert!((y - (zero + (top - zero) * count / 4.0)).abs() < 0.11, "{y}");
     }
-    // The greatest stands at the top of the plot.
+    // The greatest value is at the top of the plot.
     assert_eq!(corners[2], (257.9, 42.0));
 }
 
@@ -150,7 +150,7 @@ fn lines_differ_without_colour() {
     assert_eq!(different.len(), 5, "{dashes:?}");
 }
 
-/// Transactions that were begun within the load end after it; that is no fall of the rate.
+/// Transactions begun within the load end after it; that is no fall of the rate.
 #[test]
 fn what_ends_after_the_load_is_no_part_of_its_rate() {
     let whole = run(&[500, 500, 500, 500]);

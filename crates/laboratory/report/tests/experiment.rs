@@ -1,5 +1,5 @@
-//! Reports of experiments: as text, compared with files (`BLESS=1` writes them anew), and by
-//! what must be in it.
+//! Tests reports of experiments: as text, compared with files (`BLESS=1` rewrites them), and by
+//! their required content.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod experiments;
@@ -14,7 +14,7 @@ use report::ReportDocument;
 use report::experiment::{compared, configurations_in_common, document};
 use tags::{assert_numbers, assert_whole};
 
-/// The text of a file beside the tests, written anew if that is asked for.
+/// Returns the text of a file beside the tests, rewritten if requested.
 fn kept(name: &str, text: &str) -> String {
     let path = format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("BLESS").is_some() {
@@ -92,7 +92,7 @@ fn one_round_proves_nothing() {
     assert!(text.contains("? 2.3") && !text.contains("▲ 0.9"), "{text}");
 }
 
-/// Two rounds have an interval, but so wide that what it leaves open is no finding.
+/// Two rounds have an interval, but it is too wide for a finding.
 #[test]
 fn two_rounds_establish_no_equality() {
     let mut experiment = whole();
@@ -103,7 +103,7 @@ fn two_rounds_establish_no_equality() {
     assert!(!text.contains("Equal within"), "{text}");
 }
 
-/// An experiment of one scenario, with its measurements changed.
+/// Returns an experiment of one scenario, with its measurements changed.
 fn only(name: &str, change: impl Fn(&mut Measurement)) -> Experiment {
     let mut experiment = whole();
     experiment.plan.scenarios.retain(|it| it.name == name);
@@ -198,7 +198,7 @@ fn targets_that_relay_nothing_are_not_ranked() {
     has(&text, "0.90× (0.88 to 0.92)");
 }
 
-/// As its source printed it: kB of 1000 bytes a second, though it is not the main metric.
+/// The source printed kB of 1000 bytes a second, though it is not the main metric.
 #[test]
 fn a_large_file_has_its_speed_in_the_source_s_form() {
     let mut experiment = only("big-file", |_| {});
@@ -211,7 +211,7 @@ fn a_large_file_has_its_speed_in_the_source_s_form() {
     assert!(page.contains("Bandwidth, kB/s, as ministat(1)") && page.contains("1246859"));
 }
 
-/// Servers that differ by less than one second of a ramp adds are equal, round by round.
+/// Servers are equal if they differ by less than a ramp's step of one second, round by round.
 #[test]
 fn capacities_say_how_finely_they_were_read_off() {
     let read_off_at = |per_s: u64| {
@@ -297,7 +297,7 @@ fn value(page: &str, id: &str) -> f64 {
     after.split_once('"').unwrap().0.parse().unwrap()
 }
 
-/// The metrics of a cell, by repeat.
+/// Returns the metrics of a cell, by repeat.
 fn metrics(experiment: &Experiment, configuration: &str, metric: Metric) -> Vec<f64> {
     let all = experiment.measurements.iter();
     all.filter(|it| it.scenario == "implementations" && it.configuration == configuration)
@@ -329,7 +329,7 @@ fn a_page_begins_with_findings_whomever_they_speak_for() {
         "Main metrics, compared with those of lariat",
         "haproxy-tcp</b> ▲",
         "What lariat has no measurement of",
-        // A target that does no TLS is not ranked.
+        // A target without TLS is not ranked.
         "targets that do other work: plain does no TLS",
         "<dt>host</dt>",
         "<article",
@@ -342,7 +342,7 @@ fn a_page_begins_with_findings_whomever_they_speak_for() {
     }
 }
 
-/// The same numbers say the same by any reference.
+/// Equal numbers have the same verdict with any reference.
 #[test]
 fn the_reader_chooses_the_reference() {
     let experiment = whole();
@@ -373,7 +373,7 @@ fn a_scenario_has_one_screen_and_the_rest_is_folded() {
     let (open, folded) = article.split_once("<details>").unwrap();
     assert_eq!(open.matches("<svg").count(), 3, "{open}");
     assert!(!open.contains("<table") && folded.contains("All 5 panels"));
-    // No picture stands twice unfolded.
+    // No picture appears twice unfolded.
     assert_eq!(page.matches("<div id=\"e1-object-sizes-plot\">").count(), 1);
 }
 

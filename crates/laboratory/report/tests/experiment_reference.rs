@@ -1,5 +1,5 @@
-//! `docs/reference/experiment.md` describes every field and metric, and its ids are those of
-//! a page.
+//! Tests that `docs/reference/experiment.md` describes every field and metric, and that its ids are
+//! those of a page.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod experiments;
@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../docs/reference/experiment.md");
 
-/// Keys of configurations are names of factors, and reasons of failures have a page of their own.
+/// Keys of configurations are names of factors, and reasons of failures have a separate page.
 const NO_FIELDS: [&str; 5] = ["suite", "size", "connections", "resumption", "ktls"];
 
-/// The names of all fields, and all values of `event`, `kind` and `metrics`.
+/// Returns the names of all fields, and all values of `event`, `kind` and `metrics`.
 fn names(line: &str) -> BTreeSet<&str> {
     let ends = line.match_indices("\":").map(|(end, _)| &line[..end]);
     ends.map(|before| &before[before.rfind('"').unwrap() + 1..]).collect()

@@ -1,4 +1,4 @@
-//! The page of any record is whole, needs no other file, and shows the record's numbers.
+//! Tests that the page of any record is whole, needs no other file, and shows the record's numbers.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
@@ -74,7 +74,7 @@ fn warnings_stand_before_the_numbers() {
     let place = |text: &str| page.find(text).unwrap();
     assert!(place("threads were busy for 93\u{a0}%") < place("r1-rate"));
     assert!(place("give it more threads") < place("r1-rate"));
-    // And of several records before the comparison.
+    // Warnings of several records stand before the comparison.
     let page = html(&[made::keep_alive(), made::ramp()]);
     let place = |text: &str| page.find(text).unwrap();
     assert!(place("threads were busy for 93\u{a0}%") < place("Runs side by side"));
@@ -131,7 +131,7 @@ fn several_records_are_compared_first() {
     for name in ["1. handshake session-id", "2. handshake ticket", "3. handshake psk"] {
         assert!(page.contains(&format!("<h2>{name}</h2>")), "{name}");
     }
-    // Runs 3 and 4 differ in nothing.
+    // Runs 3 and 4 do not differ.
     assert!(page.contains("Runs that differ in nothing"));
     let rates = records.map(|record| record.totals.succeeded as f64 / 20.0);
     for (index, rate) in rates.into_iter().enumerate() {
@@ -153,7 +153,7 @@ fn parts_that_say_the_same_have_one_chart() {
         let titles = panels.filter_map(|rest| rest.split_once("</title>"));
         titles.filter(|(it, _)| it.ends_with(" by percentile")).count()
     };
-    // Its first byte comes with the last.
+    // The first byte of a reply arrives with the last.
     assert_eq!(charts(&record), 2);
     let page = html(std::slice::from_ref(&record));
     assert!(page.contains("<h4>Handshake</h4>"));

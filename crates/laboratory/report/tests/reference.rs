@@ -1,5 +1,5 @@
-//! `docs/reference/record.md` describes every field, and its example is a record. `BLESS=1` writes
-//! the example anew.
+//! Tests that `docs/reference/record.md` describes every field, and that its example is a record.
+//! `BLESS=1` rewrites the example.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;
@@ -8,7 +8,7 @@ use measure::record::{LoadRecord, to_json};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/record.md");
 
-/// The document, a line for each field of the record.
+/// Returns the document, a line for each field of the record.
 fn lines_of(json: &str) -> String {
     let mut text = String::new();
     let (mut depth, mut in_string, mut escaped) = (0, false, false);
@@ -32,7 +32,7 @@ fn lines_of(json: &str) -> String {
     text
 }
 
-/// The names of all fields.
+/// Returns the names of all fields.
 fn names(json: &str) -> Vec<&str> {
     let ends = json.match_indices("\":").map(|(end, _)| &json[..end]);
     ends.map(|before| &before[before.rfind('"').unwrap() + 1..]).collect()

@@ -1,4 +1,4 @@
-//! The text of known records, compared with files: `BLESS=1` writes them anew.
+//! Compares the text of known records with files: `BLESS=1` rewrites them.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
@@ -17,7 +17,7 @@ fn compare(name: &str, text: &str) {
     assert_eq!(text, wanted, "{path} differs");
 }
 
-/// Names that may be longer than a line are put into a line of their own.
+/// Names that may be longer than a line are put into separate lines.
 fn check(name: &str, record: &LoadRecord) {
     let text = one(record).text(80, false);
     for line in text.lines() {
@@ -46,7 +46,7 @@ fn terminals_get_no_control_characters() {
     let text = one(&made::hostile()).text(80, false);
     let is_order = |c: char| c.is_control() && c != '\n';
     assert!(!text.contains(is_order) && !text.contains('\u{202e}'));
-    // In the command it is one word.
+    // The command contains it as one word.
     assert!(text.contains(r"'\''x'\''"));
 }
 

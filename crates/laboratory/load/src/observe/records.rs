@@ -1,7 +1,7 @@
-//! The records that a server sent, read off its bytes: what the library does not report.
+//! Reads a server's records from its bytes, for facts that the library does not report.
 //!
-//! Records of TLS 1.3 after the handshake are decrypted with the secret that the library logs (RFC
-//! 8446, section 7.3). Total: bytes that make no sense end the reading.
+//! TLS 1.3 records after the handshake are decrypted with the secret that the library logs (RFC
+//! 8446, section 7.3). Total: malformed bytes end the reading.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -13,31 +13,31 @@ use rustls::{CipherSuite, SupportedCipherSuite};
 pub const CHANGE_CIPHER_SPEC: u8 = 20;
 pub const ALERT: u8 = 21;
 pub const HANDSHAKE: u8 = 22;
-/// Application data, and in TLS 1.3 all that is encrypted.
+/// Application data, and in TLS 1.3 everything encrypted.
 pub const APPLICATION_DATA: u8 = 23;
 
 /// Handshake messages (RFC 8446, section 4).
 pub const SERVER_HELLO: u8 = 2;
 pub const CERTIFICATE: u8 = 11;
 const COMPRESSED_CERTIFICATE: u8 = 25;
-/// The message that brings a ticket.
+/// Message with a ticket.
 pub const NEW_SESSION_TICKET: u8 = 4;
 
-/// The longest fragment of a record: 2^14 bytes and what TLS 1.2 allows a cipher to add (RFC 5246,
-/// section 6.2.3).
+/// Maximum length of a record's fragment: 2^14 bytes and the allowance of TLS 1.2 for ciphers (RFC
+/// 5246, section 6.2.3).
 const FRAGMENT_BYTES_MAX: usize = (1 << 14) + 2048;
 
 /// Bytes of the name of a ticket key.
 const KEY_NAME_BYTES: usize = 16;
 
-/// A ticket as it was sent.
+/// A ticket as sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ticket {
     pub lifetime_s: u32,
-    /// The first bytes of it, as many as names of keys have (RFC 5077, section 4).
+    /// First bytes, as many as in names of keys (RFC 5077, section 4).
     pub beginning: Vec<u8>,
     pub bytes: usize,
-    /// Early data that it allows, in bytes.
+    /// Maximum of early data with this ticket, in bytes.
     pub early_data_max: u32,
 }
 
@@ -49,14 +49,14 @@ pub struct RecordFindings {
     pub application: Vec<u32>,
 }
 
-/// Whether bytes may begin a TLS record. None may.
+/// Reports whether bytes may begin a TLS record. Zero bytes may.
 pub fn is_tls(bytes: &[u8]) -> bool {
     let kind = bytes.first().is_none_or(|kind| (20..=23).contains(kind));
     let major = bytes.get(1).is_none_or(|major| *major == 3);
     kind && major && bytes.get(2).is_none_or(|minor| *minor <= 4)
 }
 
-/// Reasons why bytes are no records.
+/// Reasons why bytes are not records.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordBytesFault {
     #[error("what the server sent is no TLS")]
@@ -66,11 +66,11 @@ pub enum RecordBytesFault {
     TooLong(usize),
 }
 
-/// The next whole record of some bytes, with its type, its fragment and the bytes behind it; `None`
-/// = more are needed.
+/// Returns the next complete record of some bytes: its type, its fragment and the bytes behind it;
+/// `None` if more bytes are needed.
 ///
 /// # Errors
-/// [`RecordBytesFault`]: there will be none.
+/// Fails with [`RecordBytesFault`] if there will be none.
 #[expect(clippy::type_complexity, reason = "type, fragment, rest")]
 pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault> {
     if !is_tls(bytes) {
@@ -86,7 +86,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault
     Ok(rest.split_at_checked(length).map(|(fragment, rest)| (*kind, fragment, rest)))
 }
 
-/// All whole records: type and fragment.
+/// Returns all complete records: type and fragment.
 pub fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, fragment, rest) = next(bytes).ok()??;
@@ -95,7 +95,7 @@ pub fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The next whole handshake message: type, body and the bytes behind it.
+/// Returns the next complete handshake message: type, body and the bytes behind it.
 pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let ([kind, a, b, c], rest) = bytes.split_first_chunk()?;
     let length = u32::from_be_bytes([0, *a, *b, *c]);
@@ -103,7 +103,7 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, body, rest))
 }
 
-/// All whole messages: type and body.
+/// Returns all complete messages: type and body.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, body, rest) = message(bytes)?;
@@ -112,13 +112,13 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The handshake messages that are not encrypted.
+/// Returns the plaintext handshake messages.
 pub fn clear(received: &[u8]) -> Vec<u8> {
     let visible = all(received).take_while(|(kind, _)| *kind != CHANGE_CIPHER_SPEC);
     visible.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, part)| part.to_vec()).collect()
 }
 
-/// The type and the length of the message that has not come to its end.
+/// Returns the type and the length of the incomplete message.
 pub fn unfinished(messages: &[u8]) -> Option<(u8, usize)> {
     let mut rest = messages;
     while let Some((_, _, behind)) = message(rest) {
@@ -128,7 +128,7 @@ pub fn unfinished(messages: &[u8]) -> Option<(u8, usize)> {
     Some((*kind, u32::from_be_bytes([0, *a, *b, *c]) as usize))
 }
 
-/// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
+/// Reads the visible part of TLS 1.2: the handshake up to ChangeCipherSpec, and lengths.
 pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
         Some(name) if name.contains("CHACHA20") => 16,
@@ -154,7 +154,7 @@ fn session_id(hello: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length))
 }
 
-/// The ticket of TLS 1.2 (RFC 5077, section 3.3). An empty ticket counts as no ticket.
+/// Reads the ticket of TLS 1.2 (RFC 5077, section 3.3). An empty ticket counts as no ticket.
 fn ticket12(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
     let bytes = rest.len().checked_sub(2)?;
@@ -170,8 +170,8 @@ fn beginning(ticket: &[u8]) -> Vec<u8> {
     ticket.iter().copied().take(KEY_NAME_BYTES).collect()
 }
 
-/// Type and content of what can be decrypted by a secret of TLS 1.3: records of the handshake have
-/// other keys than those after it.
+/// Decrypts with a secret of TLS 1.3 and returns type and content: handshake records have other
+/// keys than those after it.
 fn opened(
     received: &[u8],
     suite: SupportedCipherSuite,
@@ -182,7 +182,7 @@ fn opened(
     encrypted.filter_map(move |(_, fragment)| keys.as_mut()?.open(fragment))
 }
 
-/// The contents of records after a handshake of TLS 1.3.
+/// Returns the contents of records after a TLS 1.3 handshake.
 pub(super) fn decrypted(
     received: &[u8],
     suite: SupportedCipherSuite,
@@ -201,13 +201,13 @@ pub(super) fn decrypted(
     found
 }
 
-/// The handshake messages of TLS 1.3 that are encrypted.
+/// Returns the encrypted handshake messages of TLS 1.3.
 pub(super) fn encrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Vec<u8> {
     let opened = opened(received, suite, secret).filter(|(kind, _)| *kind == HANDSHAKE);
     opened.flat_map(|(_, plain)| plain).collect()
 }
 
-/// The algorithm of a compressed certificate among the messages of a handshake of TLS 1.3.
+/// Returns the algorithm of a compressed certificate among the messages of a TLS 1.3 handshake.
 pub(super) fn compression(
     received: &[u8],
     suite: SupportedCipherSuite,
@@ -218,7 +218,7 @@ pub(super) fn compression(
     body.first_chunk().map(|algorithm| u16::from_be_bytes(*algorithm))
 }
 
-/// RFC 8446, section 4.6.1.
+/// Reads a TLS 1.3 ticket (RFC 8446, section 4.6.1).
 fn ticket13(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
     let (nonce_length, rest) = rest.get(4..)?.split_first()?;
@@ -237,7 +237,7 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
     Some(Ticket { lifetime_s: u32::from_be_bytes(*lifetime), beginning, bytes, early_data_max })
 }
 
-/// The extension (RFC 8446, section 4.2.10).
+/// Number of the extension (RFC 8446, section 4.2.10).
 const EARLY_DATA: u16 = 42;
 
 struct DirectionKeys {
@@ -246,7 +246,7 @@ struct DirectionKeys {
     sequence: u64,
 }
 
-/// How many bytes are wanted of a key derivation.
+/// Length in bytes of a key derivation's output.
 struct OkmLength(usize);
 
 impl KeyType for OkmLength {
@@ -273,7 +273,7 @@ impl DirectionKeys {
         })
     }
 
-    /// The type and the content of a record; `None` = it is not one of these keys.
+    /// Returns the type and the content of a record; `None` if these keys do not fit.
     fn open(&mut self, fragment: &[u8]) -> Option<(u8, Vec<u8>)> {
         let mut nonce = self.iv;
         for (byte, part) in nonce.iter_mut().skip(4).zip(self.sequence.to_be_bytes()) {

@@ -1,4 +1,4 @@
-//! How load arrives: one of closed, even, ramp, steps or search, and for how long.
+//! Reads how load arrives: one of closed, even, ramp, steps or search, and for how long.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) struct ArrivalOptions {
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const STEP_DURATION_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The longest run if only a count was asked for: a server that has died must not hold us for ever.
+/// Longest run if only a count was requested: a dead server must not block the run for hours.
 const COUNTED_DURATION_MAX: Duration = Duration::from_secs(3600);
 
 const FIRST_RATE_PER_S: f64 = 100.0;
 
-/// The shortest step of a search: its figures are counted second by second.
+/// Shortest step of a search: its figures are counted second by second.
 const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
@@ -83,7 +83,7 @@ fn ramp_stretches(load: &WrittenLoad<'_>, ramp: Ramp) -> Vec<Stretch> {
     stretches
 }
 
-/// Refuses what the way in which load arrives has no place for, beyond what the table excludes.
+/// Refuses options that do not fit the kind of arrival, beyond the exclusions of the table.
 fn check(load: &WrittenLoad<'_>) {
     let arrival = &load.arrival;
     let is_short = arrival.step_duration.given().is_some_and(|time| *time < STEP_DURATION_MIN);

@@ -1,7 +1,7 @@
-//! The requests that are made on connections: those of options, and files of requests, each with
+//! Reads the requests to make on connections: those of options, and files of requests, each with
 //! its weight: a list of paths and URLs, or TOML.
 //!
-//! A fault of a file names it and the line. It opens nothing by itself.
+//! A fault of a file names it and the line. Opens nothing by itself.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -16,13 +16,13 @@ use super::value::{self, Files, Read, Times, content};
 use super::written::WrittenLoad;
 use crate::plan::PlannedRequest;
 
-/// Requests of a load: the histogram of one takes some 70 KiB in each thread.
+/// Maximum requests of a load: the histogram of one takes some 70 KiB in each thread.
 const REQUESTS_MAX: usize = 1000;
 
-/// Lines of a list. Repeated ones are one request with the weight of all.
+/// Maximum lines of a list. Repeated ones are one request with the weight of all.
 const LINES_MAX: usize = 1_000_000;
 
-/// Faults of a file that are told: one with more of them is of another kind.
+/// Maximum faults of a file to report: a file with more of them is of another kind.
 const FAULTS_MAX: usize = 10;
 
 section! {
@@ -65,7 +65,7 @@ static TABLE: Table = Table {
     help: "docs/guide/load.md",
 };
 
-/// The requests of a file; none if there are faults, all of which are noted at the option.
+/// Reads the requests of a file; none if there are faults, all of which are noted at the option.
 fn of_file(option: &Field<'_, Option<String>>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     let Some((name, bytes)) = option.given().zip(content(option, files)) else {
         return Vec::new();
@@ -93,7 +93,7 @@ fn of_file(option: &Field<'_, Option<String>>, url: &Url, files: Files<'_>) -> V
     Vec::new()
 }
 
-/// `[METHOD] PATH-OR-URL` in each line; `#` begins one that says nothing.
+/// Reads `[METHOD] PATH-OR-URL` in each line; `#` begins a comment line.
 fn of_list(name: &str, text: &str, url: &Url) -> Result<Vec<PlannedRequest>, Vec<Problem>> {
     let (mut requests, mut problems) = (Vec::<PlannedRequest>::new(), Vec::new());
     let mut places = std::collections::HashMap::new();
@@ -132,7 +132,7 @@ fn listed(line: &str, url: &Url) -> Read<PlannedRequest> {
     Ok(PlannedRequest { method, path, headers: Vec::new(), body: Vec::new(), weight: 1 })
 }
 
-/// The path of a request to the server of `url`.
+/// Returns the path of a request to the server of `url`.
 fn path_of(text: &str, url: &Url) -> Read<String> {
     if text.starts_with('/') {
         let scheme = if url.tls { "https" } else { "http" };
@@ -200,7 +200,7 @@ fn planned(
     })
 }
 
-/// The body as written, or that of a file.
+/// Returns the body as written, or that of a file.
 pub(super) fn body(
     written: &Field<'_, Option<String>>,
     file: &Field<'_, Option<String>>,
@@ -215,7 +215,7 @@ pub(super) fn body(
 /// Methods that must not have a body (RFC 9110, section 9.3), though some clients send one.
 const WITHOUT_BODY: [&str; 3] = ["GET", "HEAD", "TRACE"];
 
-/// The method as written, or by the body.
+/// Returns the method as written, or by the body.
 fn method_with(written: &Field<'_, Option<String>>, has_body: bool) -> String {
     let default = if has_body { "POST" } else { "GET" };
     let method = written.given().map_or(default, String::as_str);
@@ -231,7 +231,7 @@ fn placed(place: &str, problem: Problem) -> Problem {
     Problem { message: format!("{place}: {}", problem.message), ..problem }
 }
 
-/// The requests; empty = none are made. Every contradiction is noted.
+/// Reads the requests; empty if none are made. Notes every contradiction.
 pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     if load.request.no_request.is_on() {
         check_absence(load, url);
@@ -252,7 +252,7 @@ pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> V
     }]
 }
 
-/// The requests of a file, each with the headers of all.
+/// Returns the requests of a file, each with the common headers.
 fn mixture(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     let option = &load.request.requests;
     refuse_beside_path(option, url);
@@ -287,7 +287,7 @@ fn check_absence(load: &WrittenLoad<'_>, url: &Url) {
     );
 }
 
-/// Servers accept 16 KiB of early data as a rule, and the head needs its room.
+/// Limit for early data: servers usually accept 16 KiB, and the head needs a part of it.
 const EARLY_BODY_BYTES_MAX: usize = 15 << 10;
 
 fn check_early(load: &WrittenLoad<'_>, body: &[u8]) {
@@ -355,7 +355,7 @@ mod tests {
         let get = "[[request]]\nmethod = \"GET\"\nbody = \"a\"\npath = \"/\"\n[[request]]\n";
         let told = messages(of_document("a.toml", get, &url(), &files));
         assert!(told[0].starts_with("a.toml:2: ") && told.len() == 2, "{told:?}");
-        // No command line has these keys.
+        // These keys are not on any command line.
         let faults = TABLE.faults().into_iter();
         let faults: Vec<_> = faults.filter(|fault| !fault.ends_with(" has no flag")).collect();
         assert_eq!(faults, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! The TLS that clients offer: kinds, versions, suites, groups and signatures that fit together.
+//! Reads the TLS offer of clients: kinds, versions, suites, groups and signatures that fit.
 
 use options::Field;
 use sys::process;
@@ -23,7 +23,7 @@ pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Plan
     let signatures = or_fitting(&listed, &Signature::ALL, |_| true);
     match fitting {
         Some(_) => check_lists(tls, reach, &signatures),
-        // What each of the lists lacks would only confuse.
+        // Faults of the single lists would only confuse.
         None => refuse_lists(tls),
     }
     let verification = verification(tls, files);
@@ -52,7 +52,7 @@ pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Plan
     }
 }
 
-/// The listed values without repetitions; without a list, all that fit.
+/// Returns the listed values without repetitions; without a list, all that fit.
 fn or_fitting<T: Copy + PartialEq>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     if listed.is_empty() {
         all.iter().copied().filter(|one| fits(*one)).collect()
@@ -61,7 +61,7 @@ fn or_fitting<T: Copy + PartialEq>(listed: &[T], all: &[T], fits: impl Fn(T) -> 
     }
 }
 
-/// One word for lists that leave no version.
+/// Reports once that the lists leave no version.
 fn refuse_lists(tls: &WrittenTls<'_>) {
     let why = "suites, groups and signatures together fit no version of TLS";
     let hint = "name some of one version in all of these lists";
@@ -72,7 +72,7 @@ fn refuse_lists(tls: &WrittenTls<'_>) {
     }
 }
 
-/// Refuses what only TLS has a place for.
+/// Refuses options that need TLS.
 pub(crate) fn refuse(load: &WrittenLoad<'_>) {
     let of_tls = load.at.table().written_keys().filter(|place| is_of_tls(place.key));
     of_tls
@@ -90,7 +90,7 @@ impl Reach {
         Self { tls12: versions != Versions::Tls13, tls13: versions != Versions::Tls12 }
     }
 
-    /// A kind whose version is not offered has been refused, and changes nothing here.
+    /// Computes the reach; a kind without its version has been refused, and has no effect here.
     fn of(handshakes: &[Handshake], versions: Versions) -> Self {
         let all = Self::of_versions(versions);
         let of_kind = |kind: &Handshake| match kind {
@@ -120,8 +120,8 @@ impl Reach {
     }
 }
 
-/// The versions that were asked for; else those that the lists leave, and of them the one that
-/// the kind of handshake needs. `None` = the lists leave none.
+/// Returns the requested versions; else those that the lists leave, and of them the one that the
+/// kind of handshake needs. `None` if the lists leave none.
 fn versions(
     tls: &WrittenTls<'_>,
     kind: Option<Handshake>,
@@ -144,7 +144,7 @@ fn versions(
     })
 }
 
-/// Whether a list, if there is one, holds such an element.
+/// Reports whether a list, if there is one, contains such an element.
 fn allow<T: Copy>(list: &[T], fits: impl Fn(T) -> bool) -> bool {
     list.is_empty() || list.iter().any(|one| fits(*one))
 }
@@ -153,14 +153,14 @@ fn is_tls13_alone(group: Group) -> bool {
     group == Group::X25519MlKem768
 }
 
-/// PKCS#1 v1.5 signs certificates there, but no handshake (RFC 8446, section 4.2.3).
+/// TLS 1.3 allows PKCS#1 v1.5 in certificates, but not in handshakes (RFC 8446, section 4.2.3).
 fn signs_in_tls13(signature: Signature) -> bool {
     !matches!(signature, Signature::RsaPkcs256 | Signature::RsaPkcs384 | Signature::RsaPkcs512)
 }
 
 const LEAVE_ONE: &str = "--tickets on, --session-ids on or --tls 1.3";
 
-/// The one kind that is wanted; without one, full handshakes and every kind of resumption.
+/// Returns the one requested kind; without one, full handshakes and every kind of resumption.
 fn handshakes(
     load: &WrittenLoad<'_>,
     kind: Option<Handshake>,
@@ -214,7 +214,7 @@ fn check_kind(load: &WrittenLoad<'_>, kind: Handshake, reach: Reach) {
     key.refuse_if(!is_offered, format!("resumption by {resumption}, {cause}"), hint);
 }
 
-/// Settings that would lull, or leave nothing to resume.
+/// Refuses settings that would mislead, or leave nothing to resume.
 fn check_resumption(tls: &WrittenTls<'_>, kinds: &[Handshake], reach: Reach) {
     let check = |key: &Field<'_, bool>, kind: Handshake| {
         let is_needed = kinds == [kind];
@@ -243,7 +243,7 @@ fn check_resumption(tls: &WrittenTls<'_>, kinds: &[Handshake], reach: Reach) {
     );
 }
 
-/// Lists whose elements have no use, or that lack what a version needs.
+/// Refuses lists whose elements have no use, or that lack an element required by a version.
 fn check_lists(tls: &WrittenTls<'_>, reach: Reach, signatures: &[Signature]) {
     let (suites, groups) = (tls.suites.elements(), tls.groups.elements());
     tls.signatures.refuse_if(
@@ -285,7 +285,7 @@ fn check_lists(tls: &WrittenTls<'_>, reach: Reach, signatures: &[Signature]) {
     }
 }
 
-/// TLS 1.2's suites name the kind of the server's key; TLS 1.3's do not.
+/// Checks a suite's key: TLS 1.2's suites name the kind of the server's key; TLS 1.3's do not.
 fn can_be_signed(suite: Suite, signatures: &[Signature]) -> bool {
     let is_rsa = |signature: &Signature| signature.name().starts_with("rsa_");
     match suite {
@@ -307,8 +307,8 @@ fn alpn(load: &WrittenLoad<'_>) -> Vec<Vec<u8>> {
     alpn
 }
 
-/// The server name that is sent, and that a certificate is checked for. An address is checked, but
-/// never sent.
+/// Returns the server name to send, and to check in a certificate. An address is checked, but never
+/// sent.
 fn server_name(tls: &WrittenTls<'_>, url: &Url, checked: bool) -> Option<String> {
     let address = || url.host_address().filter(|_| checked);
     match tls.server_name.given() {

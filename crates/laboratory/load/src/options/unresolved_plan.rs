@@ -1,4 +1,4 @@
-//! A plan that lacks only the address: everything has been held against everything else.
+//! Makes a plan that lacks only the address: everything has been checked against everything else.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::plan::{
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
-    /// The destinations of connections; names are not resolved yet.
+    /// Destinations of connections; names are not resolved yet.
     pub endpoints: Vec<Endpoint>,
-    /// The search for capacity, if one was asked for. The plan is then that of the first rate.
+    /// Search for capacity, if requested. The plan is then that of the first rate.
     pub search: Option<Search>,
-    /// The planned duration without the warm-up; `None` = until a count is reached.
+    /// Planned duration without the warm-up; `None` if the load runs until a count is reached.
     pub planned: Option<Duration>,
-    /// The plan without addresses, and without what depends on them: threads, clients and
+    /// Plan without addresses, and without the values that depend on them: threads, clients and
     /// connections.
     plan: LoadPlan,
     threads: Option<u16>,
@@ -38,7 +38,7 @@ const CONNECTIONS_DEFAULT: u32 = 50;
 const OPEN_CLIENTS_DEFAULT: u32 = 1000;
 
 impl UnresolvedPlan {
-    /// Holds everything against everything else; contradictions are reported. `None` = a value
+    /// Checks everything against everything else, and reports contradictions. `None` if a value
     /// could not be read.
     pub(crate) fn of(
         load: &WrittenLoad<'_>,
@@ -69,10 +69,10 @@ impl UnresolvedPlan {
         })
     }
 
-    /// The whole plan, with the addresses of the endpoints.
+    /// Returns the whole plan, with the addresses of the endpoints.
     ///
     /// # Errors
-    /// The option `source` names addresses that cannot reach these.
+    /// Fails if the option `source` names addresses that cannot reach these.
     pub fn plan(self, addresses: Vec<Address>) -> Result<LoadPlan, Problem> {
         check_families(&self.plan.sources, &addresses)?;
         let threads = self.thread_count(&addresses);
@@ -93,7 +93,7 @@ impl UnresolvedPlan {
         Ok(plan)
     }
 
-    /// A target on this host needs CPUs of its own.
+    /// Returns the number of threads; a target on this host needs separate CPUs.
     fn thread_count(&self, targets: &[Address]) -> u16 {
         if let Some(threads) = self.threads {
             return threads;
@@ -125,7 +125,7 @@ fn pinned(cpus: Option<OrNone<Vec<u16>>>, allowed: &[u16], threads: u16) -> Vec<
     }
 }
 
-/// The plan without addresses, and without what depends on them.
+/// Makes the plan without addresses, and without the values that depend on them.
 fn plan(
     load: &WrittenLoad<'_>,
     url: &Url,
@@ -171,8 +171,8 @@ fn plan(
     })
 }
 
-/// Open load without a number of clients has more than it needs, so that none is wanting: not
-/// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
+/// Returns the order of free clients. Open load by default has spare clients, so that not all of
+/// them begin sessions. If kinds are mixed, each client has one, and all participate.
 fn selection(
     load: &WrittenLoad<'_>,
     arrival: &ArrivalModel,
@@ -184,7 +184,7 @@ fn selection(
     load.clients.client_selection.given().copied().unwrap_or(default)
 }
 
-/// Refuses what contradicts, beyond TLS, requests and arrival.
+/// Refuses contradictions beyond TLS, requests and arrival.
 fn check(load: &WrittenLoad<'_>, url: &Url, allowed_cpus: &[u16]) {
     if !url.tls {
         tls::refuse(load);
@@ -205,7 +205,7 @@ fn check(load: &WrittenLoad<'_>, url: &Url, allowed_cpus: &[u16]) {
     }
 }
 
-/// Whether all handshakes are full, so that no session is resumed.
+/// Reports whether all handshakes are full, so that no session is resumed.
 fn is_full(load: &WrittenLoad<'_>) -> bool {
     load.clients.handshake.value == Some(Some(Handshake::Full))
 }
@@ -258,7 +258,7 @@ fn check_session_arrivals(load: &WrittenLoad<'_>) {
     );
 }
 
-/// Refuses too few clients for what is to be under way, and too few for the threads.
+/// Refuses too few clients for the planned concurrency, and too few for the threads.
 fn check_clients(load: &WrittenLoad<'_>) {
     let threads = load.run.threads.given().copied().map(u32::from);
     let (clients, connections) = (&load.clients.clients, &load.arrival.connections);
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    /// The plan of the words of a command line, the URL first.
+    /// Reads the plan of the words of a command line, the URL first.
     fn read(words: &[&str]) -> Result<(Node, UnresolvedPlan), Vec<String>> {
         let mut given = vec![("url", words[0])];
         let mut words = words[1..].iter().peekable();
@@ -380,7 +380,7 @@ mod tests {
 
     const HTTPS: &str = "https://127.0.0.1:8443/1k";
 
-    /// A line of flags, after a URL where it begins with one; else for one of ours.
+    /// Reads a line of flags, after a URL if it begins with one; else for a default one.
     fn drafted(line: &str) -> Result<(Node, UnresolvedPlan), Vec<String>> {
         let mut words: Vec<_> = line.split_whitespace().collect();
         if words.first().is_none_or(|first| first.starts_with("--")) {
@@ -664,7 +664,7 @@ mod tests {
         assert!(named.plan(vec![local()]).unwrap_err().message.contains("cannot reach"));
     }
 
-    /// A few values of each option; those of one name may contradict those of another.
+    /// Returns a few values of each option; those of one name may contradict those of another.
     fn samples(key: &options::Key) -> Vec<String> {
         let of = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         match key.path {
@@ -723,8 +723,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Whatever is typed is refused with reasons, or is a plan that the engine can believe,
-        /// and the same plan by the command that repeats it.
+        /// Any input is refused with reasons, or is a plan that the engine can trust, and the same
+        /// plan by the command that repeats it.
         #[test]
         fn a_plan_is_sound_or_refused(
             picks in prop::collection::vec((1..TABLE.keys.len(), any::<Index>()), 0..7),

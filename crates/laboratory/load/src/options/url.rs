@@ -1,4 +1,4 @@
-//! The URL of a load (RFC 3986, as far as a request needs it).
+//! Reads the URL of a load (RFC 3986, as far as a request needs it).
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -12,18 +12,18 @@ use super::value::{Read, not};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
     pub text: String,
-    /// Whether TLS is spoken: `https`, not `http`.
+    /// Whether to use TLS: `https`, not `http`.
     pub tls: bool,
-    /// The host and port to connect to.
+    /// Host and port to connect to.
     pub endpoint: Endpoint,
-    /// The `Host` header: the host, and the port if it was written.
+    /// `Host` header: the host, and the port if it was written.
     pub authority: String,
-    /// The path with the query; `/` if there was none.
+    /// Path with the query; `/` if there was none.
     pub path: String,
 }
 
 impl Url {
-    /// The host as a name; `None` if it is an IP address.
+    /// Returns the host as a name; `None` if it is an IP address.
     pub fn host_name(&self) -> Option<&str> {
         match &self.endpoint {
             Endpoint::Name { host, .. } => Some(host),
@@ -31,7 +31,7 @@ impl Url {
         }
     }
 
-    /// The host as an IP address; `None` if it is a name.
+    /// Returns the host as an IP address; `None` if it is a name.
     pub fn host_address(&self) -> Option<IpAddr> {
         match &self.endpoint {
             Endpoint::Address(Address::Ip(address)) => Some(address.ip()),
@@ -123,7 +123,7 @@ fn no_port() -> Read<Endpoint> {
     refused("has port 0, which nobody listens at", EXAMPLE)
 }
 
-/// The path for the request line: visible ASCII only, so that no line can be added to it.
+/// Returns the path for the request line: visible ASCII only, so that no line can be added.
 fn checked_path(path: &str) -> Read<String> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return refused(

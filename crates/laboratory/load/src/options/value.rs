@@ -1,5 +1,5 @@
-//! Values as people type them: rates, names, shares, the limit of a search, and files, which the
-//! caller of the reader opens. Pure text to values.
+//! Reads values as people type them: rates, names, shares, the limit of a search, and files, which
+//! the caller of the reader opens. Pure text to values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wire::address::{Address, Endpoint};
 
 pub use measure::capacity::CapacityLimit;
 
-/// A number of things, or no bound.
+/// A number of things, or unlimited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Times {
     Count(u32),
@@ -45,10 +45,10 @@ pub struct Ramp {
     pub time: Duration,
 }
 
-/// The result of a reader. A problem without a hint is shown with the option's example.
+/// Result of a reader. A problem without a hint is shown with the option's example.
 pub(crate) type Read<T> = Result<T, Problem>;
 
-/// The text has not that form.
+/// Refuses a text that is not of the wanted form.
 pub(crate) fn not<T>(text: &str, wanted: &str) -> Read<T> {
     problem(text, &format!("is not {wanted}"))
 }
@@ -61,7 +61,7 @@ fn refused<T>(text: &str, why: &str, hint: &str) -> Read<T> {
     problem(text, why).map_err(|problem: Problem| problem.hint(hint))
 }
 
-/// A duration that is not nothing.
+/// Reads a duration above zero.
 fn some_time(text: &str) -> Read<Duration> {
     match quantity::duration(text) {
         Some(Duration::ZERO) => problem(text, "is no time at all"),
@@ -70,10 +70,10 @@ fn some_time(text: &str) -> Read<Duration> {
     }
 }
 
-/// No load generator of ours does more in a second; a greater number is a slip.
+/// Limit of a rate: none of our load generators reaches it; a greater number is a typing error.
 const RATE_MAX: f64 = 1e7;
 
-/// `500`, `2.5/s`, `10k`: transactions a second.
+/// Reads `500`, `2.5/s`, `10k`: transactions a second.
 fn rate(text: &str) -> Read<f64> {
     let number = text.strip_suffix("/s").unwrap_or(text).trim_end();
     let (number, factor) = match number.strip_suffix('k') {
@@ -87,13 +87,13 @@ fn rate(text: &str) -> Read<f64> {
     }
 }
 
-/// Digits, and a point among them.
+/// Reads digits, possibly with a decimal point.
 fn decimal(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     is_plain.then(|| text.parse().ok()).flatten()
 }
 
-/// A rate that is not nothing.
+/// Reads a rate above zero.
 pub(crate) fn some_rate(text: &str) -> Read<f64> {
     match rate(text)? {
         0.0 => problem(text, "is no load"),
@@ -113,7 +113,7 @@ pub(crate) fn ramp(text: &str) -> Read<Ramp> {
     Ok(ramp)
 }
 
-/// `5%`: a share, above 0 and below 1.
+/// Reads `5%`: a share, above 0 and below 1.
 pub(crate) fn percentage(text: &str) -> Read<f64> {
     let number = text.strip_suffix('%').and_then(|number| decimal(number.trim_end()));
     match number.filter(|number| *number > 0.0 && *number < 100.0) {
@@ -138,22 +138,22 @@ pub(crate) fn cpus(text: &str) -> Read<OrNone<Vec<u16>>> {
     }
 }
 
-/// One of our own addresses with a port.
+/// Reads one of our own addresses with a port.
 pub(crate) fn listener(text: &str) -> Read<std::net::SocketAddr> {
     text.parse().or_else(|_| not(text, "an IP address and a port"))
 }
 
-/// One of our own addresses.
+/// Reads one of our own addresses.
 pub(crate) fn source(text: &str) -> Read<std::net::IpAddr> {
     text.parse().or_else(|_| not(text, "an IP address"))
 }
 
-/// A moment, in seconds since 1970.
+/// Reads a time, in seconds since 1970.
 pub(crate) fn moment(text: &str) -> Read<u64> {
     wire::date::seconds_of(text).map_or_else(|| not(text, "a time as in 2026-12-01T09:30:00Z"), Ok)
 }
 
-/// A list without repetition.
+/// Returns a list without repetition.
 pub(crate) fn unique<T: Clone + PartialEq>(list: &[T]) -> Vec<T> {
     let mut all = Vec::new();
     for one in list {
@@ -164,12 +164,12 @@ pub(crate) fn unique<T: Clone + PartialEq>(list: &[T]) -> Vec<T> {
     all
 }
 
-/// A place for the record, or `none`.
+/// Reads a path for the record, or `none`.
 pub(crate) fn record(text: &str) -> Read<OrNone<PathBuf>> {
     Ok(if text == "none" { OrNone::Nothing } else { OrNone::This(text.into()) })
 }
 
-/// An application protocol; a length of one byte bounds it (RFC 7301, section 3.1).
+/// Reads an application protocol; a length of one byte bounds it (RFC 7301, section 3.1).
 pub(crate) fn protocol(text: &str) -> Read<Vec<u8>> {
     match text.len() {
         1..=255 => Ok(text.as_bytes().to_vec()),
@@ -177,7 +177,7 @@ pub(crate) fn protocol(text: &str) -> Read<Vec<u8>> {
     }
 }
 
-/// A host name for SNI, or `none`.
+/// Reads a host name for SNI, or `none`.
 pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
     if text == "none" {
         return Ok(OrNone::Nothing);
@@ -192,7 +192,7 @@ pub(crate) fn server_name(text: &str) -> Read<OrNone<String>> {
     }
 }
 
-/// A place to connect to.
+/// Reads an address to connect to.
 pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     let wanted = "take HOST:PORT or unix:PATH";
     let endpoint = match text.parse() {
@@ -213,7 +213,7 @@ pub(crate) fn endpoint(text: &str) -> Read<Endpoint> {
     Ok(endpoint)
 }
 
-/// A method (RFC 9110, section 9.1): a token.
+/// Reads a method (RFC 9110, section 9.1): a token.
 pub(crate) fn method(text: &str) -> Read<String> {
     match text {
         "CONNECT" => problem(text, "makes a tunnel, not a transaction"),
@@ -230,7 +230,7 @@ const OWN_HEADERS: [(&str, &str); 4] = [
     ("transfer-encoding", "bodies are sent with their length"),
 ];
 
-/// `Name: value` (RFC 9110, section 5).
+/// Reads `Name: value` (RFC 9110, section 5).
 pub(crate) fn header(text: &str) -> Read<(String, String)> {
     let (name, value) = text.split_once(':').unwrap_or_default();
     let value = value.trim_matches([' ', '\t']);
@@ -253,11 +253,11 @@ fn is_token(text: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     pub limit: CapacityLimit,
-    /// It ends when the rate that broke the limit exceeds the one that kept it by this share.
+    /// Relative distance of the rates that broke and kept the limit at which the search ends.
     pub precision: f64,
-    /// The first rate, transactions a second.
+    /// First rate, in transactions a second.
     pub first_per_s: f64,
-    /// How long each rate is tried.
+    /// Duration of each trial.
     pub step: Duration,
 }
 
@@ -288,7 +288,7 @@ pub(super) fn parse(text: &str) -> Read<CapacityLimit> {
     Ok(limit)
 }
 
-/// Bounds of a whole load: `p99<50ms,resumed>90%`.
+/// Reads bounds of a whole load: `p99<50ms,resumed>90%`.
 pub(super) fn bounds(text: &str) -> Read<Vec<LoadBound>> {
     let each = text.split(',').map(|part| {
         let Some(at) = part.find(['<', '>']) else {
@@ -317,10 +317,10 @@ fn quantile(name: &str) -> Read<f64> {
     percentage(&format!("{digits}%")).or_else(|_| not(name, wanted))
 }
 
-/// Reads a file that an option names, or says why it cannot.
+/// Reads a file that an option names, or explains why it cannot.
 pub type Files<'f> = &'f dyn Fn(&Path) -> Result<Vec<u8>, String>;
 
-/// The content of the file that an option names; a file that cannot be read is reported.
+/// Returns the content of the file that an option names; reports an unreadable file.
 pub(crate) fn content(path: &Field<'_, Option<String>>, files: Files<'_>) -> Option<Vec<u8>> {
     files(Path::new(path.given()?)).map_err(|why| path.refuse(why, "a file that we may read")).ok()
 }

@@ -1,6 +1,6 @@
-//! A load as it is written: a key is a flag of `lariat-lab load` and a key of its plan files, with
-//! the same name. Its field states it, and everything that knows keys is made from the fields, the
-//! reference among it.
+//! Defines a load as written: a key is a flag of `lariat-lab load` and a key of its plan files,
+//! with the same name. A field states each key, and everything that knows keys, including the
+//! reference, is made from the fields.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -88,22 +88,22 @@ const FOREIGN: &[ForeignKeyName] = &[
     ForeignKeyName::new("servername", "openssl", "server-name"),
 ];
 
-/// Whether a key says something about TLS, so that `http://` has no place for it.
+/// Reports whether a key is about TLS, so that it does not fit `http://`.
 pub fn is_of_tls(key: &Key) -> bool {
     key.group == "TLS" || ["handshake", "requests-per-session"].contains(&key.path)
 }
 
-/// The shortest time of a key that must not be zero.
+/// Minimum of a key that must not be zero.
 const SHORTEST: Duration = Duration::from_nanos(1);
 
-/// Longer ones are slips: a week.
+/// Maximum of a key, because longer times are typing errors: a week.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// Clients and connections have their tables in memory, and a host has as many ports as this for
-/// one address and server.
+/// Maximum of clients, because clients and connections have tables in memory, and a host has a
+/// limited number of ports for each address and server.
 const CLIENTS_MAX: u64 = 1_000_000;
 
-/// Any of these makes open load.
+/// Keys that make open load.
 const OPEN: &[&str] = &["rate", "ramp", "steps", "find-capacity"];
 const ONE_WAY: &str = "load arrives in one way";
 

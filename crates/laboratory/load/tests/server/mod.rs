@@ -1,4 +1,4 @@
-//! A server of HTTP over TLS that counts its handshakes.
+//! Serves HTTP over TLS and counts its handshakes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,14 +17,14 @@ use testkit::authority::Authority;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Cache {
     All,
-    /// The same, and early data, which wants the stateful kind of PSK.
+    /// Tickets and early data, which needs the stateful kind of PSK.
     EarlyData,
-    /// It gives session ids, and knows none of them.
+    /// The server gives session IDs, and knows none of them.
     Forgetful,
     None,
 }
 
-/// Handshakes that a server has made.
+/// Numbers of handshakes by kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) full: u64,
@@ -181,7 +181,7 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
     let stream = &mut reader.get_mut().1;
     stream.conn.send_close_notify();
     let _ = stream.flush();
-    // What follows is to be ignored (RFC 8446, section 6.1).
+    // Bytes after the close are to be ignored (RFC 8446, section 6.1).
     let _ = stream.sock.write_all(b"and more");
 }
 

@@ -1,8 +1,8 @@
-//! One claim of a record as a picture to show around: what a target does better than all others,
-//! by how much, on what host, and the command that repeats it.
+//! Draws one claim of a record as a picture to share: what a target does better than all others, by
+//! how much, on what host, and the command that repeats it.
 //!
-//! A claim that the record does not bear is refused. The picture has colours of its own, since it
-//! is shown where no style sheet is.
+//! A claim that the record does not support is refused. The picture has its own colours, because it
+//! is shown without a style sheet.
 
 use measure::effect::{Effect, EffectScale};
 use measure::experiment::{Experiment, ExperimentPlan};
@@ -18,26 +18,26 @@ use crate::host;
 use crate::markup::{MarkupElement, element};
 use crate::words::{command_lines, listed};
 
-/// The size of a card in pixels: link previews show it whole.
+/// Size of a card in pixels: link previews show it whole.
 pub const CARD_SIZE: (u32, u32) = (1200, 630);
 
-/// The reason why there is no card, and the remedy.
+/// Reason why there is no card, and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{seen}")]
 pub struct CardRefusal {
-    /// The missing thing, in a sentence without a full stop.
+    /// Missing thing, in a sentence without a full stop.
     pub seen: String,
     pub hint: String,
 }
 
-/// The subject of a card; a part that is not named is chosen where there is no choice.
+/// Subject of a card; a missing part is chosen if there is no choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CardSubject<'s> {
-    /// The name of a scenario.
+    /// Name of a scenario.
     pub scenario: Option<&'s str>,
-    /// The target that claims something; without it the first one.
+    /// Target that the claim is about; the first one if missing.
     pub reference: Option<&'s str>,
-    /// The combination of values, as tables call it: `TLS 1.3, P-256, PSK`.
+    /// Combination of values, as tables name it: `TLS 1.3, P-256, PSK`.
     pub context: Option<&'s str>,
 }
 
@@ -45,11 +45,11 @@ fn refusal(seen: impl Into<String>, hint: impl Into<String>) -> CardRefusal {
     CardRefusal { seen: seen.into(), hint: hint.into() }
 }
 
-/// The card as SVG.
+/// Draws the card as SVG.
 ///
 /// # Errors
-/// If the subject is not one of the record, or the record does not bear that the first target is
-/// better than each other that does the same work.
+/// Fails if the record lacks the subject, or does not show that the first target is better than
+/// every other that does the same work.
 pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String, CardRefusal> {
     if !experiment.ended.as_ref().is_some_and(|it| it.is_complete) {
         let hint = "end the run first: lariat-lab run --resume RECORD";
@@ -65,7 +65,7 @@ pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String,
     Ok(format!("{}\n", claim.draw(experiment, study, combination)))
 }
 
-/// The one of that name, or the only one.
+/// Returns the item of that name, or the only one.
 fn one_of<'a, T>(
     all: &'a [T],
     name: Option<&str>,
@@ -90,11 +90,11 @@ fn one_of<'a, T>(
 
 struct CardClaim {
     first: String,
-    /// The nearest of the others.
+    /// Nearest of the other targets.
     nearest: String,
     others: usize,
     metric: String,
-    /// The first target against the nearest.
+    /// Comparison of the first target with the nearest.
     found: Comparison,
 }
 
@@ -179,7 +179,7 @@ impl CardClaim {
         if versions.chars().count() > VERSIONS_MAX {
             versions = versions.chars().take(VERSIONS_MAX).collect::<String>() + "…";
         }
-        // One that is too long is said to be.
+        // A command that is too long is announced as such.
         const COMMAND_LINES_MAX: usize = 2;
         let mut command = command_lines(&plan.command, 108);
         if command.len() > COMMAND_LINES_MAX {
@@ -215,10 +215,10 @@ impl CardClaim {
     }
 }
 
-/// Characters of the versions that a line of a card has room for.
+/// Maximum characters of the versions in a line of a card.
 const VERSIONS_MAX: usize = 110;
 
-/// A target's own words about its version, with its name if they lack it.
+/// Returns a target's own text about its version, with its name if the text lacks it.
 fn version(plan: &ExperimentPlan, name: &str) -> String {
     let target = plan.targets.iter().find(|target| target.name == name);
     let words = target.and_then(|target| target.version.first()).map_or("", String::as_str);
@@ -263,7 +263,7 @@ fn doubt(verdict: ComparisonVerdict) -> &'static str {
     }
 }
 
-/// The first against the second, in place of the second against the first.
+/// Turns a comparison of the second with the first into one of the first with the second.
 fn inverse(effect: Effect) -> Effect {
     Effect {
         value: effect.value.recip(),

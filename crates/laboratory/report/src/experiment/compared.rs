@@ -1,4 +1,4 @@
-//! Two experiments compared, configuration by configuration: two platforms, versions or settings.
+//! Compares two experiments, configuration by configuration: two platforms, versions or settings.
 //!
 //! The second is shown as a change against the first. Runs have no rounds in common, so samples are
 //! not paired.
@@ -28,12 +28,12 @@ struct ScenarioPair<'e> {
     metrics: Vec<Metric>,
 }
 
-/// How many configurations were measured in both: of none there is nothing to compare.
+/// Returns the number of configurations measured in both; 0 leaves nothing to compare.
 pub fn configurations_in_common(a: &Experiment, b: &Experiment) -> usize {
     pairs(a, b).iter().map(|pair| pair.changes().count()).sum()
 }
 
-/// The report of the second against the first, each with its name.
+/// Returns the report of the second against the first, each with its name.
 pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocument {
     let pairs = pairs(a.1, b.1);
     let named = |letter: &str, (name, experiment): (&str, &Experiment)| {
@@ -71,7 +71,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
             let table = ReportBlock::Table(changes(pair, *metric));
             match index {
                 0 => table,
-                // A terminal shows the main metric alone.
+                // A terminal shows the main metric only.
                 _ => ReportSection::new(SectionKind::Page, "", vec![table]).into(),
             }
         });
@@ -86,7 +86,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
     document
 }
 
-/// Scenarios in common in which something in common was measured.
+/// Returns the common scenarios in which something common was measured.
 fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
     let mut others = studies(b, 2, None);
     let pair = |a: Study<'e>| {
@@ -111,8 +111,8 @@ impl<'e> ScenarioPair<'e> {
             .filter_map(move |(combination, entry)| Some(self.change(combination, entry, main?)?.1))
     }
 
-    /// An entry of the first and the same of the second as medians, and how they compare; `None`
-    /// where one of them has no value.
+    /// Returns an entry of the first and its equivalent in the second as medians, and their
+    /// comparison; `None` if one of them has no value.
     fn change(
         &self,
         combination: &Combination<'_>,
@@ -130,7 +130,7 @@ impl<'e> ScenarioPair<'e> {
     }
 }
 
-/// How many main metrics changed, and how.
+/// Tells how many main metrics changed, and how.
 fn headline(pairs: &[ScenarioPair<'_>]) -> String {
     let changes = pairs.iter().flat_map(|pair| pair.changes().flatten());
     let verdicts: Vec<ComparisonVerdict> = changes.map(|change| change.verdict).collect();
@@ -162,7 +162,7 @@ fn caption(pair: &ScenarioPair<'_>, metric: Metric) -> String {
     format!("{heading}, and the change from A to B at 95 %")
 }
 
-/// A row per configuration that either has.
+/// Makes a row per configuration of either.
 fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
     let mut table = ReportTable::new(caption(pair, metric), ["<", "A", "B", "rounds", "<change"]);
     for combination in &pair.a.combinations {
@@ -173,7 +173,7 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
                 table.row(cells![name, NONE, NONE, NONE, "not measured in both"]);
                 continue;
             };
-            // Each record has so many at least, and all of them are compared.
+            // Each record has at least this many, and all of them are compared.
             let rounds = change.map_or(0, |it| it.effect.count);
             let change = change.map_or_else(String::new, |it| it.as_change());
             let medians = medians.map(Cell::from);
@@ -183,8 +183,8 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
     table
 }
 
-/// How much worse the second is, in percent, and from where to where that may lie: less of a rate,
-/// or more of a cost. Of shares in points; `None` where there is no ratio.
+/// Returns how much worse the second is, in percent, with its interval: less of a rate, or more of
+/// a cost. Shares are in points; `None` if there is no ratio.
 fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
     let effect = change.effect;
     if effect.scale == EffectScale::Difference && !change.metric.is_share() {
@@ -201,7 +201,7 @@ fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
     Some((loss(effect.value), interval))
 }
 
-/// The losses of the second against the first, in percent; `None` if there is nothing to compare.
+/// Draws the second's losses against the first, in percent; `None` without anything to compare.
 fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;
@@ -219,9 +219,9 @@ fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
             texts.extend(
                 found.map(|(loss, _)| format!("{} {title}: {} %.", target.name, digits(loss))),
             );
-            // Beside each other, so that whiskers of equals do not cover each other.
+            // Series are shifted, so that whiskers of equals do not cover each other.
             let x = place as f64 + (index as f64 - (study.targets.len() as f64 - 1.0) / 2.0) * 0.06;
-            // Between names, and from one series to the next, there is nothing to be read off.
+            // Between names, and from one series to the next, no value can be read.
             let before = place.checked_sub(1).and_then(|before| numbers[before]);
             if !before.zip(numbers[place]).is_some_and(|(before, number)| before < number) {
                 points.push((x, f64::NAN));
@@ -257,7 +257,7 @@ fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
     })
 }
 
-/// In what the two differ beside their metrics, a row each: name, first, second.
+/// Returns other differences than metrics, a row each: name, first, second.
 fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
     let conditions = |experiment: &Experiment| {
         let plan = &experiment.plan;
@@ -285,7 +285,7 @@ fn differences(a: &Experiment, b: &Experiment) -> Vec<[String; 3]> {
     rows.chain(targets).filter(|[_, a, b]| a != b).collect()
 }
 
-/// Warnings of what makes a comparison doubtful, or was omitted.
+/// Warns of omissions and of anything that makes a comparison doubtful.
 fn warnings(a: &Experiment, b: &Experiment, pairs: &[ScenarioPair<'_>]) -> Vec<ReportWarning> {
     let is_changed = |pair: &&ScenarioPair<'_>| {
         let (a, b) = (pair.a.scenario, pair.b.scenario);

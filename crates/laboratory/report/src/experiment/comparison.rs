@@ -1,5 +1,4 @@
-//! One metric of a configuration compared with that of another: the effect in words, and what it
-//! says about the first.
+//! Compares one metric of two configurations: the effect in words, and the verdict about the first.
 
 use measure::effect::{Effect, EffectScale};
 use measure::experiment::Measurement;
@@ -13,44 +12,44 @@ pub(crate) struct Comparison {
     pub(crate) metric: Metric,
     pub(crate) effect: Effect,
     pub(crate) verdict: ComparisonVerdict,
-    /// The greater step of the ramps that both were read off, as a share of what was read off.
+    /// Greater step of the two ramps, as a share of the value read from them.
     pub(crate) step: Option<f64>,
 }
 
-/// The verdict of a comparison about its first metric.
+/// Verdict of a comparison about its first metric.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ComparisonVerdict {
     Better,
     /// The interval lies within [`EQUAL_WITHIN`].
     Equal,
-    /// The interval holds both no difference and one that matters.
+    /// The interval contains both zero and a difference that matters.
     NotKnown,
-    /// One step of the ramp holds both, however often they are read off it.
+    /// The two lie within one step of the ramp, however often they are measured.
     WithinStep,
     Worse,
-    /// The metric says something of what loaded the server.
+    /// The metric depends on the machine that loaded the server.
     LoadLimited,
-    /// A difference cannot be told from noise.
+    /// A difference cannot be distinguished from noise.
     TooFewRounds,
     /// The two do different work, and are not ranked.
     OtherWork,
 }
 
-/// Fewer rounds are not judged.
+/// Minimum of rounds for a verdict.
 pub(crate) const ROUNDS_MIN: usize = 3;
 
-/// A server that was busy for less of the time was not what limited a closed load.
+/// Minimum busy share of a server's time at which the server limits a closed load.
 pub(crate) const BUSY_MIN: f64 = 0.85;
 
-/// Figures are called equal where the interval of their ratio reaches no farther than this: the
-/// test of equivalence of Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987),
-/// with an interval at 95 % where 90 % would do.
+/// Maximum reach of a ratio's interval at which figures are called equal: the test of equivalence
+/// of Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), with an interval at
+/// 95 % where 90 % would do.
 const EQUAL_WITHIN: f64 = 0.05;
 
-/// The same of shares, which are subtracted: in parts of 1.
+/// Limit for shares, which are subtracted: in parts of 1.
 const EQUAL_WITHIN_POINTS: f64 = 0.01;
 
-/// Whether a metric says something of what loaded the server rather than of the server: a rate or
+/// Reports whether a metric depends on the load generator rather than the server: a rate or
 /// response time of a closed load that shared the server's CPUs, or left them idle.
 fn is_load_limited(entry: &StudyEntry<'_>, metric: Metric) -> bool {
     let mut closed = entry.measurements.values().filter(|it| is_closed(it));
@@ -59,7 +58,7 @@ fn is_load_limited(entry: &StudyEntry<'_>, metric: Metric) -> bool {
     metric.depends_on_load() && (is_shared || is_idle)
 }
 
-/// The share of time that the server's CPUs were busy, the median of what is known; open load
+/// Returns the busy share of the server's CPU time, as the median of the known values; an open load
 /// leaves a server idle by intent.
 pub(crate) fn busy(entry: &StudyEntry<'_>) -> Option<f64> {
     let known = entry.measurements.values().filter(|it| is_closed(it) && !it.noise.is_shared);
@@ -72,8 +71,7 @@ fn is_closed(measurement: &Measurement) -> bool {
     measurement.offered_per_s.is_none() && measurement.seconds.is_empty()
 }
 
-/// An entry against the one it is compared with, in rounds in which both were measured; `None`
-/// without any.
+/// Compares two entries in the rounds in which both were measured; `None` if there are none.
 pub(crate) fn compare(
     entry: &StudyEntry<'_>,
     base: &StudyEntry<'_>,
@@ -87,7 +85,7 @@ pub(crate) fn compare(
     found.map(|found| Comparison { verdict: ComparisonVerdict::OtherWork, ..found })
 }
 
-/// The same of two runs.
+/// Compares the entries of two runs.
 pub(crate) fn compare_runs(
     entry: &StudyEntry<'_>,
     base: &StudyEntry<'_>,
@@ -130,7 +128,7 @@ fn is_equal(metric: Metric, effect: &Effect) -> bool {
     let margin = match effect.scale {
         EffectScale::Ratio => EQUAL_WITHIN,
         EffectScale::Difference if metric.is_share() => EQUAL_WITHIN_POINTS,
-        // Figures of which one was 0 in a round.
+        // A figure was 0 in a round.
         EffectScale::Difference => EQUAL_WITHIN * effect.means.1.abs(),
     };
     effect.reach().is_some_and(|(possible, _)| possible <= margin)
@@ -145,7 +143,7 @@ impl ComparisonVerdict {
         matches!(self, Self::Better | Self::Worse)
     }
 
-    /// The sign in front of a comparison, since colours alone do not suffice, and an id.
+    /// Returns the sign in front of a comparison, since colours alone do not suffice, and an id.
     fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Better => ("▲ ", "better"),
@@ -173,7 +171,7 @@ pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ eq
      interval";
 
 impl Comparison {
-    /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
+    /// Returns the effect with its sign: `▽ 1.34× (1.30 to 1.38)`.
     pub(crate) fn signed(&self) -> String {
         self.verdict.sign().to_owned() + &in_cell(&self.effect, self.metric)
     }
@@ -182,7 +180,7 @@ impl Comparison {
         self.verdict.sign().to_owned() + &in_short(&self.effect, self.metric)
     }
 
-    /// `▽ +34 % (+30 to +38)`, or as in a cell.
+    /// Returns `▽ +34 % (+30 to +38)`, or the text of a cell.
     pub(crate) fn as_change(&self) -> String {
         let percent = |ratio: f64| signed((ratio - 1.0) * 100.0);
         let words = match self.effect.scale {
@@ -196,8 +194,8 @@ impl Comparison {
         self.verdict.sign().to_owned() + &words + &remark
     }
 
-    /// `equal within 2.1 %`, or `not known: less than 12 % could not have been seen`; `None` of
-    /// what is better, worse or not judged.
+    /// Returns `equal within 2.1 %`, or `not known: less than 12 % could not have been seen`;
+    /// `None` for better, worse or unjudged comparisons.
     pub(crate) fn remark(&self) -> Option<String> {
         let (possible, visible) = self.effect.reach()?;
         let shown = |value: f64| match self.effect.scale {
@@ -221,10 +219,10 @@ impl Comparison {
         }
     }
 
-    /// `12 % less` and `9.1 to 15 %`, `2.30 times as much` and `2.10 to 2.50`, or `0 % against
-    /// 40 %` and `−44 to −36 points`: the effect, and its interval.
+    /// Returns the effect and its interval: `12 % less` and `9.1 to 15 %`, `2.30 times as much` and
+    /// `2.10 to 2.50`, or `0 % against 40 %` and `−44 to −36 points`.
     pub(crate) fn parts(&self) -> (String, Option<String>) {
-        /// From here on it is a multiple.
+        /// Least ratio that is shown as a multiple.
         const MULTIPLE_FROM: f64 = 2.0;
         let Effect { value, interval, means, .. } = self.effect;
         if self.effect.scale == EffectScale::Difference {
@@ -252,8 +250,8 @@ pub(crate) fn within_step(step: f64) -> String {
     format!("equal within one step of the ramp: {}", in_percent(step))
 }
 
-/// `1.34× (1.30 to 1.38)`, or `−40 points (−44 to −36)`; without an interval where there were too
-/// few rounds.
+/// Returns `1.34× (1.30 to 1.38)`, or `−40 points (−44 to −36)`; without an interval if there were
+/// too few rounds.
 pub(crate) fn in_cell(effect: &Effect, metric: Metric) -> String {
     let shown = |value: f64| match effect.scale {
         EffectScale::Ratio => digits(value),
@@ -293,7 +291,7 @@ fn shown_interval(
     Some(format!("{} to {}{unit}", shown(from), shown(to)))
 }
 
-/// A difference with its sign.
+/// Formats a difference with its sign.
 fn signed(value: f64) -> String {
     if value >= 1e4 {
         return "over +10\u{202f}000".to_owned();

@@ -1,4 +1,4 @@
-//! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
+//! Draws a scenario: bars for names, lines for numbers, courses of rising loads.
 
 use measure::experiment::{ExperimentPlan, Measurement, RecordedValue, TargetDescription};
 use measure::metric::Metric;
@@ -15,7 +15,7 @@ use crate::load::charts::{SAMPLES_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
-/// The names of targets in the order of a page's records: each looks the same everywhere on it.
+/// Names of targets in the order of a page's records, so that each has one look on the page.
 #[derive(Clone, Debug)]
 pub(crate) struct Palette<'e>(Vec<&'e str>);
 
@@ -36,16 +36,16 @@ impl<'e> Palette<'e> {
     }
 }
 
-/// The plot of a scenario; `None` if nothing was measured.
+/// Returns the plot of a scenario; `None` if nothing was measured.
 pub(crate) fn plot(study: &Study<'_>, palette: &Palette<'_>) -> Option<Plot> {
     let main = study.main().filter(|_| study.is_measured())?;
     if study.is_numeric() {
         return lines(study, main, palette).map(Plot::Chart);
     }
-    // One combination has a panel per metric.
+    // A single combination has a panel per metric.
     let panels = match study.combinations.as_slice() {
         [combination] => {
-            // Read-offs of a rising load say nearly the same; its courses stand below.
+            // Read-offs of a rising load are much alike; its courses are shown below.
             let count = if study.is_rising() { 1 } else { METRICS_MAX };
             let metrics = study.metrics.iter().take(count);
             metrics.map(|metric| panel(study, combination, *metric, palette)).collect()
@@ -62,11 +62,11 @@ pub(crate) fn plot(study: &Study<'_>, palette: &Palette<'_>) -> Option<Plot> {
     Some(Plot::Bars(bars))
 }
 
-/// Metrics that are drawn of a scenario of one combination, or of one series.
+/// Maximum of metrics to draw for a scenario of one combination, or of one series.
 const METRICS_MAX: usize = 2;
 
-/// The figures of a scenario as files of their own: the main one, each metric of a scenario without
-/// factors, its courses, and the replay as a still picture.
+/// Returns the figures of a scenario as separate files: the main one, each metric of a scenario
+/// without factors, its courses, and the replay as a still picture.
 pub(crate) fn files(study: &Study<'_>, palette: &Palette<'_>) -> Vec<(String, Plot)> {
     let name = |part: &str| format!("{}-{part}", id_part(&study.scenario.name));
     let Some(plot) = plot(study, palette) else {
@@ -91,13 +91,13 @@ pub(crate) fn files(study: &Study<'_>, palette: &Palette<'_>) -> Vec<(String, Pl
     files
 }
 
-/// A metric in a figure of its own, with a legend.
+/// Draws a metric in a separate figure, with a legend.
 fn single(study: &Study<'_>, metric: Metric, palette: &Palette<'_>) -> Bars {
     let panels = study.combinations.iter().map(|it| panel(study, it, metric, palette));
     bars(study, metric, same_scale(panels.collect()))
 }
 
-/// The signs at a bar in words, if no other text explains them.
+/// Explains the signs at a bar in words, if no other text does.
 pub(crate) fn legend(study: &Study<'_>) -> String {
     let reference = study.reference();
     format!(
@@ -107,7 +107,7 @@ pub(crate) fn legend(study: &Study<'_>) -> String {
 }
 
 fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
-    // Where there is one combination, metrics are the headings.
+    // Metrics are the headings if there is one combination.
     let head = match study.combinations.len() {
         1 => String::new(),
         _ => heading(study, metric),
@@ -124,7 +124,7 @@ fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
     }
 }
 
-/// Panels of the same metric are compared by eye, unless bars would be too short to be seen.
+/// Gives panels of one metric the same scale for comparison by eye, unless bars would be too short.
 fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     const RATIO_MAX: f64 = 20.0;
     let has_bars = |panel: &&BarPanel| panel.bars.iter().any(|bar| bar.value.is_some());
@@ -158,7 +158,7 @@ pub(crate) fn panel(
     BarPanel { heading, full: if full > 0.0 { full } else { 1.0 }, bars }
 }
 
-/// The one that others are compared with is named so.
+/// Makes a bar. The bar of the reference is named as such.
 fn bar(
     entry: &StudyEntry<'_>,
     combination: &Combination<'_>,
@@ -190,7 +190,7 @@ fn bar(
     }
 }
 
-/// The interval of a mean, of which nothing lies below 0; that of one sample is the sample.
+/// Returns the interval of a mean, cut at 0; for one sample, the sample.
 fn ends(spread: &Spread) -> (f64, f64) {
     let (from, to) = spread.interval().unwrap_or((spread.median, spread.median));
     (from.max(0.0), to)
@@ -238,7 +238,7 @@ fn lines(study: &Study<'_>, main: Metric, palette: &Palette<'_>) -> Option<Chart
     })
 }
 
-/// The legend stands in the first panel alone.
+/// Puts the legend in the first panel only.
 fn with_one_legend(panels: impl Iterator<Item = Panel>) -> Vec<Panel> {
     let mut panels: Vec<Panel> = panels.collect();
     let others = panels.iter_mut().skip(1).flat_map(|panel| &mut panel.series);
@@ -259,7 +259,7 @@ fn line_panel(
             combinations.iter().find(|it| it.is_last(value))?.entries[index].spread(metric)
         });
         let places: Vec<_> = values.iter().copied().zip(spreads).collect();
-        // Beside each other, so that whiskers of equals do not cover each other.
+        // Series are shifted, so that whiskers of equals do not cover each other.
         let aside = (index as f64 - (study.targets.len() as f64 - 1.0) / 2.0) * ASIDE;
         series.extend(line(target, &places, metric, (aside, palette)));
     }
@@ -275,11 +275,11 @@ fn line_panel(
     Panel::new(Axis::amounts(&title, AxisUnit::Count, values.map(|point| point.1)), series)
 }
 
-/// Between the marks of two targets, in parts of the distance between two places.
+/// Distance between the marks of two targets, in parts of the distance between two places.
 const ASIDE: f64 = 0.025;
 
-/// A target's medians with the intervals of their means. Only what is ordered is joined: a name
-/// among numbers stands alone.
+/// Draws a target's medians with the intervals of their means. Only ordered values are joined: a
+/// name among numbers stands alone.
 fn line(
     target: &TargetDescription,
     places: &[(&RecordedValue, Option<Spread>)],
@@ -306,14 +306,14 @@ fn line(
     [Series::whiskers(look.colour, &intervals.collect::<Vec<_>>()), medians]
 }
 
-/// The courses of a rising load, or of a server to which something happened, one per configuration
-/// that has one: the measurement whose main metric is the middle one.
+/// Draws the courses of a rising load, or of a server under an event, one per configuration that
+/// has one: the measurement whose main metric is the middle one.
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &StudyEntry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
         let timeline = Timeline::from(measurement).while_attempted();
         let name = combination.named(entry);
-        // Without rates that rise, it is about what happened to the server.
+        // A course without rising rates shows an event at the server.
         let (what, chart) = match measurement.read_offs {
             Some(_) => ("transactions and response time", along_time(timeline)?),
             None => ("handshakes", handshakes_along_time(timeline)?),
@@ -326,7 +326,7 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     courses
 }
 
-/// The same as small multiples: for each part of a course a chart with a panel per configuration.
+/// Draws courses as small multiples: a chart per part of a course, a panel per configuration.
 pub(crate) fn multiples(study: &Study<'_>) -> Vec<Chart> {
     let courses = courses(study);
     let parts = courses.iter().map(|(_, chart)| chart.panels.len()).max().unwrap_or(0);
@@ -343,8 +343,8 @@ pub(crate) fn multiples(study: &Study<'_>) -> Vec<Chart> {
     (0..parts).filter_map(multiple).collect()
 }
 
-/// The service of all targets of a scenario with a rising load over time: as shares of their own
-/// capacities, so that all of them are offered the same. `None` of fewer than two.
+/// Draws the service of all targets under a rising load over time, as shares of their own
+/// capacities, so that all are offered the same. `None` for fewer than two targets.
 pub(crate) fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<Chart> {
     let mut served = Vec::new();
     let mut responses = Vec::new();
@@ -419,7 +419,7 @@ mod tests {
         let gap = |at: usize| shown[at].is_nan();
         // The name alone, two numbers that rise, and one that falls.
         assert!(gap(1) && gap(4) && shown.len() == 6, "{shown:?}");
-        // 4.303 deviations by the root of three.
+        // 4.303 deviations divided by the root of three.
         assert_eq!(whiskers.points.len(), 8);
         assert!((whiskers.points[0].1 - (6.0 - 2.484)).abs() < 1e-3, "{whiskers:?}");
     }
@@ -428,7 +428,7 @@ mod tests {
         let panel = |full: f64| BarPanel {
             heading: String::new(),
             full,
-            // The last one lacks values: it has no scale.
+            // The last bar lacks values: it has no scale.
             bars: vec![Bar {
                 name: String::new(),
                 look: SeriesLook::at(0),

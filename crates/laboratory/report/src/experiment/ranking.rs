@@ -1,10 +1,10 @@
-//! The findings that a report begins with: what each target needs or reaches beside the reference.
+//! Ranks targets for the first part of a report: what each needs or reaches beside the reference.
 //!
-//! Metrics of configurations are judged against the reference's in the same configuration. The
-//! main metric of each scenario is counted, the others are listed: several metrics of a measurement
-//! go together, and counted one by one would count the same thing several times. What is counted
-//! holds for all that is counted ([`holm`]); what is listed, and what tables show, each by its own
-//! interval.
+//! Metrics of configurations are judged against the reference's in the same configuration. The main
+//! metric of each scenario is counted, the others are listed: several metrics of a measurement are
+//! correlated, and counting each would count the same thing several times. Counted verdicts hold
+//! for all counted comparisons together ([`holm`]); listed ones, and those of tables, each by its
+//! own interval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{digits, joined, listed, percentage};
 
-/// A page about one question may ask it in two scenarios; of more, the first one is the headline.
+/// Maximum of scenarios in a headline, as one question may need two; of more, only the first.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking {
-    /// The target that others are compared with.
+    /// Target that the others are compared with.
     first: String,
-    /// Comparisons of a target in a scenario that say the same.
+    /// Comparisons of a target in a scenario with the same verdict.
     lines: Vec<RankingLine>,
-    /// Configurations that the reference has no measurement of and others have: scenario, and the
+    /// Configurations that only the reference has no measurement of: scenario, and the
     /// configuration with the reason.
     lacks: Vec<(String, String)>,
-    /// Targets that do other work, with what they do.
+    /// Targets that do other work, with a description.
     other_work: Vec<(String, &'static str)>,
 }
 
@@ -45,15 +45,15 @@ struct RankingLine {
     metric: String,
     target: String,
     reference: String,
-    /// In which combinations of values, and by how much it differs. Never empty.
+    /// Combinations of values, with the difference in each. Never empty.
     found: Vec<(String, Comparison)>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Weight {
-    /// The main metric of a scenario.
+    /// Main metric of a scenario.
     Main,
-    /// The same, but it differs by its own interval only, and not among all comparisons.
+    /// Main metric that differs by its own interval only, and not among all comparisons.
     Alone,
     Further,
 }
@@ -69,7 +69,7 @@ impl Ranking {
         ranking
     }
 
-    /// Adds a scenario, with what is established of its main metric in the order of [`chances`].
+    /// Adds a scenario; `established` tells which main metrics differ, in the order of [`chances`].
     fn add(&mut self, study: &Study<'_>, established: &mut impl Iterator<Item = bool>) {
         let Some(first) = study.targets.first() else {
             return;
@@ -129,7 +129,7 @@ impl Ranking {
         }
     }
 
-    /// Configurations that others did and the reference did not.
+    /// Adds configurations that others completed and the reference did not.
     fn add_lacks(&mut self, study: &Study<'_>) {
         for combination in &study.combinations {
             let Some((first, others)) = combination.entries.split_first() else {
@@ -154,7 +154,7 @@ impl Ranking {
         }
     }
 
-    /// The comparison by a scenario's main metric of a target in a combination of values.
+    /// Returns the comparison of a target in a combination of values, by a scenario's main metric.
     pub(crate) fn main(
         &self,
         study: &Study<'_>,
@@ -183,8 +183,8 @@ impl Ranking {
         self.lines(verdict, weight).map(|line| line.found.len()).sum()
     }
 
-    /// How many comparisons are counted: better, equal, not known, worse. What differs by its own
-    /// interval alone is not known to differ.
+    /// Counts comparisons: better, equal, not known, worse. A difference by its own interval alone
+    /// counts as not known.
     fn counts(&self) -> [usize; 4] {
         let of = |verdict| self.count(verdict, Weight::Main);
         let alone = |verdict| self.count(verdict, Weight::Alone);
@@ -196,7 +196,7 @@ impl Ranking {
         [of(ComparisonVerdict::Better), equal, not_known, of(ComparisonVerdict::Worse)]
     }
 
-    /// The work of targets in a sentence, or how many comparisons are of which kind.
+    /// Returns the work of targets in a sentence, or the number of comparisons of each kind.
     fn headline(&self) -> String {
         if self.counts().iter().all(|count| *count == 0) {
             return self.nothing();
@@ -222,7 +222,7 @@ impl Ranking {
         }
     }
 
-    /// The established differences of a scenario's main metric, targets that say the same together.
+    /// Returns established differences of a main metric; targets with one verdict share a sentence.
     pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
         let lines = self.lines.iter().filter(|it| it.anchor == anchor && it.weight == Weight::Main);
         let differing = lines.filter(|it| it.verdict.is_difference());
@@ -238,7 +238,7 @@ impl Ranking {
         alike.map(WorkSentence::together).collect()
     }
 
-    /// How the comparisons are counted, and with what.
+    /// Explains how the comparisons are counted, and against which target.
     fn counted(&self) -> String {
         let [better, equal, not_known, worse] = self.counts();
         let all = better + equal + not_known + worse;
@@ -307,7 +307,7 @@ impl Ranking {
         texts.map(|(_, head)| ListItem { head, ..ListItem::default() }).collect()
     }
 
-    /// The beginning of a report: the finding, and how it is counted.
+    /// Returns the first part of a report: the finding, and how it is counted.
     pub(crate) fn finding(&self) -> Vec<ReportBlock> {
         let counts = self.counts();
         let mut blocks = vec![ReportBlock::Headline(self.headline()), ReportBlock::Counts(counts)];
@@ -317,7 +317,7 @@ impl Ranking {
         blocks
     }
 
-    /// Configurations of which one record says better and another worse, and those where the
+    /// Returns configurations that one record calls better and another worse, and those where the
     /// intervals of two records do not overlap.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         let main = self.lines.iter().filter(|line| line.weight == Weight::Main);
@@ -352,7 +352,7 @@ impl Ranking {
         texts.map(text).collect()
     }
 
-    /// Every finding by scenario, for and against the reference.
+    /// Returns every finding by scenario, for and against the reference.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
             head: format!("{scenario}: {what}"),
@@ -380,7 +380,7 @@ impl Ranking {
         lists.collect()
     }
 
-    /// Lines about the same metric of the same scenario are one item, with a part per target.
+    /// Merges lines about one metric of a scenario into one item, with a part per target.
     fn items(&self, is_listed: fn(Weight) -> bool) -> Vec<ListItem> {
         let mut items: Vec<ListItem> = Vec::new();
         let lines = self.lines.iter();
@@ -405,7 +405,7 @@ impl Ranking {
 }
 
 impl RankingLine {
-    /// Comparisons of one verdict: one with its interval, several by the range of their values.
+    /// Describes comparisons of one verdict: one with its interval, several by their range.
     fn words(&self) -> String {
         let sign = self.verdict.sign();
         let alone = match self.weight {
@@ -446,7 +446,7 @@ impl RankingLine {
         format!("{sign}{words} in {count} configurations{alone}")
     }
 
-    /// The least and the greatest of the ratios; `None` where some are differences.
+    /// Returns the least and the greatest of the ratios; `None` if some are differences.
     fn range(&self) -> Option<(f64, f64)> {
         let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
         let ratios = || self.found.iter().map(|(_, it)| it.effect.value);
@@ -499,8 +499,8 @@ impl WorkSentence {
         }
     }
 
-    /// `hitch needs 2.1 to 2.4 times and stunnel 3.0 to 3.1 times the server CPU per request of
-    /// lariat in 6 configurations.`
+    /// Returns `hitch needs 2.1 to 2.4 times and stunnel 3.0 to 3.1 times the server CPU per
+    /// request of lariat in 6 configurations.`
     fn together(sentences: &[Self]) -> String {
         let Self { verb, object, .. } = &sentences[0];
         let named = sentences.iter().enumerate().map(|(place, it)| {
@@ -511,7 +511,7 @@ impl WorkSentence {
     }
 }
 
-/// `93 to 97 points less`, or `another` where some comparisons are no differences or say otherwise.
+/// Returns `93 to 97 points less`, or `another` if some comparisons are no differences or disagree.
 fn difference(lines: &[&RankingLine]) -> String {
     let all = || lines.iter().flat_map(|line| &line.found).map(|(_, comparison)| comparison);
     let is_less = |it: &Comparison| it.effect.is_less();
@@ -535,7 +535,7 @@ fn difference(lines: &[&RankingLine]) -> String {
     format!("{amount} {} {word}", metric.unit().of_differences())
 }
 
-/// The verb for so much of a metric.
+/// Returns the verb for an amount of a metric.
 fn verb(metric: Metric) -> &'static str {
     match metric {
         Metric::MeanResponse | Metric::P95Response | Metric::P99Response => "has",
@@ -544,7 +544,7 @@ fn verb(metric: Metric) -> &'static str {
     }
 }
 
-/// The work of a target that is not ranked.
+/// Describes the work of a target that is not ranked.
 fn other_work(target: &TargetDescription) -> &'static str {
     match (target.scheme.as_str(), target.serves.as_str()) {
         ("http", _) => "does no TLS, and shows what TLS costs",
@@ -558,7 +558,7 @@ fn judged(combination: &Combination<'_>, index: usize, metric: Metric) -> Option
     compare(entry, combination.base_of(entry)?, metric)
 }
 
-/// How likely equals differ so much by chance, of each comparison that is counted.
+/// Returns, for each counted comparison, how likely equals differ so much by chance.
 fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
     let is_ranked = |index: &usize| {
         let base = base(study.scenario, &study.targets, *index);

@@ -1,4 +1,4 @@
-//! A record of an experiment, put in order: scenarios, combinations of values, targets.
+//! Sorts the record of an experiment into scenarios, combinations of values, and targets.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::words::{in_percent, joined, titled};
 /// A scenario with all its measurements.
 #[derive(Debug)]
 pub(crate) struct Study<'e> {
-    /// That of its record, from 1.
+    /// Number of its record, from 1.
     pub(crate) number: usize,
     pub(crate) scenario: &'e Scenario,
     pub(crate) metrics: Vec<Metric>,
-    /// Targets that take part, in the order of tables; others are compared with the first.
+    /// Participating targets in the order of tables; the others are compared with the first.
     pub(crate) targets: Vec<&'e TargetDescription>,
     pub(crate) combinations: Vec<Combination<'e>>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Combination<'e> {
 pub(crate) struct StudyEntry<'e> {
     pub(crate) scenario: &'e Scenario,
     pub(crate) target: &'e TargetDescription,
-    /// `None` where it was not planned.
+    /// `None` if the configuration was not planned.
     pub(crate) configuration: Option<&'e Configuration>,
     pub(crate) measurements: BTreeMap<u32, &'e Measurement>,
     pub(crate) failures: Vec<&'e FailedRepeat>,
@@ -44,12 +44,12 @@ pub(crate) struct StudyEntry<'e> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Gap {
     pub(crate) kind: &'static str,
-    /// The reason, for people; empty where the word says it.
+    /// Reason for people; empty if the word suffices.
     pub(crate) why: String,
 }
 
-/// All scenarios of a record; `number` is that of the record in the report. Targets are compared
-/// with the one named `reference` where it takes part, else with the first.
+/// Returns all scenarios of a record; `number` is that of the record in the report. Targets are
+/// compared with the one named `reference` if it participates, else with the first.
 pub(crate) fn studies<'e>(
     experiment: &'e Experiment,
     number: usize,
@@ -71,7 +71,7 @@ pub(crate) fn studies<'e>(
     scenarios.map(|scenario| found.study(scenario, &targets)).collect()
 }
 
-/// Every target in the record's order, but the reference first.
+/// Returns every target in the record's order, but the reference first.
 fn ordered<'e>(
     targets: &'e [TargetDescription],
     reference: Option<&str>,
@@ -144,7 +144,7 @@ fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&Recorded
     pairs.all(|(factor, value)| configuration.values.get(&factor.name) == Some(&value.name))
 }
 
-/// All choices of a value of each factor, the last factor changing fastest.
+/// Returns all combinations of the factors' values, the last factor changing fastest.
 fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
     let mut all: Vec<Vec<&RecordedValue>> = vec![Vec::new()];
     for factor in factors {
@@ -157,8 +157,8 @@ fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
     all
 }
 
-/// The read-offs of a rising load, the main one of the founding method first. Records of earlier
-/// builds lack that one.
+/// Read-offs of a rising load, the main one of the original method first. Records of earlier builds
+/// lack that one.
 const READ_OFFS: [Metric; 5] = [
     Metric::Under100MsFewLost,
     Metric::Under100Ms,
@@ -167,14 +167,14 @@ const READ_OFFS: [Metric; 5] = [
     Metric::Peak,
 ];
 
-/// Metrics that a scenario reports of each configuration, the main one first.
+/// Returns the metrics that a scenario reports of each configuration, the main one first.
 fn metrics(scenario: &Scenario, measured: &[&Measurement]) -> Vec<Metric> {
     let metrics = scenario.metrics.iter().copied();
     let is_read_off = |metric: &Metric| measured.iter().any(|it| metric.of(*it).is_some());
     if !is_read_off(&Metric::Peak) {
         return metrics.collect();
     }
-    // A rate over all of a rising load says what was offered, not what could be served.
+    // The rate over all of a rising load shows what was offered, not the server's capacity.
     let others = metrics.filter(|metric| *metric != Metric::Rate);
     READ_OFFS.into_iter().filter(is_read_off).chain(others).collect()
 }
@@ -184,7 +184,7 @@ impl<'e> Study<'e> {
         format!("e{}-{}", self.number, self.scenario.name)
     }
 
-    /// The name of the target that others are compared with.
+    /// Returns the name of the target that others are compared with.
     pub(crate) fn reference(&self) -> &'e str {
         self.targets.first().map_or("", |target| target.name.as_str())
     }
@@ -193,12 +193,12 @@ impl<'e> Study<'e> {
         self.metrics.first().copied()
     }
 
-    /// A metric's name, with a capital letter.
+    /// Returns a metric's name, with a capital letter.
     pub(crate) fn titled(&self, metric: Metric) -> String {
         titled(&metric.title(&self.scenario.operation))
     }
 
-    /// All cells, with the combination that they stand in.
+    /// Returns all cells, each with its combination.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&Combination<'e>, &StudyEntry<'e>)> {
         self.combinations.iter().flat_map(|combination| {
             combination.entries.iter().map(move |entry| (combination, entry))
@@ -209,12 +209,12 @@ impl<'e> Study<'e> {
         self.entries().any(|(_, entry)| !entry.measurements.is_empty())
     }
 
-    /// Whether loads rose, so that capacities could be read off.
+    /// Reports whether loads rose, so that capacities could be read off.
     pub(crate) fn is_rising(&self) -> bool {
         self.main().is_some_and(|main| READ_OFFS.contains(&main))
     }
 
-    /// Whether the values of the last factor are numbers, so that plots are lines over them.
+    /// Reports whether the last factor's values are numbers, so that plots are lines.
     pub(crate) fn is_numeric(&self) -> bool {
         self.scenario.factors.last().is_some_and(|factor| {
             let numbers = factor.values.iter().filter(|value| value.number.is_some());
@@ -222,12 +222,12 @@ impl<'e> Study<'e> {
         })
     }
 
-    /// Combinations that differ in the last factor alone, together.
+    /// Groups combinations that differ in the last factor alone.
     pub(crate) fn series(&self) -> impl Iterator<Item = &[Combination<'e>]> {
         self.combinations.chunk_by(|a, b| a.outer() == b.outer())
     }
 
-    /// The values of the last factor that were planned, in their order.
+    /// Returns the planned values of the last factor in their order.
     pub(crate) fn last_values(&self) -> Vec<&'e RecordedValue> {
         let Some(factor) = self.scenario.factors.last() else {
             return Vec::new();
@@ -240,22 +240,22 @@ impl<'e> Study<'e> {
 }
 
 impl<'e> Combination<'e> {
-    /// The titles of its values; empty without factors.
+    /// Returns the titles of its values; empty without factors.
     pub(crate) fn title(&self) -> String {
         self.titles(self.values.len())
     }
 
-    /// A target's name with these titles.
+    /// Returns a target's name with these titles.
     pub(crate) fn named(&self, entry: &StudyEntry<'_>) -> String {
         joined([entry.target.name.clone(), self.title()], ", ")
     }
 
-    /// The titles of the values of all factors but the last; empty where there is one.
+    /// Returns the titles of the values of all factors but the last; empty if there is only one.
     pub(crate) fn outer_title(&self) -> String {
         self.titles(self.values.len().saturating_sub(1))
     }
 
-    /// Titles of the first values. A bare number is nothing without its factor.
+    /// Returns the titles of the first values. A bare number needs its factor.
     fn titles(&self, count: usize) -> String {
         let pairs = self.values.iter().zip(self.factors).take(count);
         let titles = pairs.map(|(value, factor)| {
@@ -265,29 +265,29 @@ impl<'e> Combination<'e> {
         joined(titles, ", ")
     }
 
-    /// The names of the values of all factors but the last.
+    /// Returns the names of the values of all factors but the last.
     fn outer(&self) -> Vec<&'e str> {
         let others = self.values.len().saturating_sub(1);
         self.values.iter().take(others).map(|value| value.name.as_str()).collect()
     }
 
-    /// Whether this is the last factor's value.
+    /// Reports whether this is the last factor's value.
     pub(crate) fn is_last(&self, value: &RecordedValue) -> bool {
         let last = self.values.last();
         last.is_some_and(|last| last.name == value.name)
     }
 
-    /// The last factor's value as a place on an axis, if it has one.
+    /// Returns the last factor's value as a place on an axis, if it has one.
     pub(crate) fn number(&self) -> Option<f64> {
         self.values.last().and_then(|value| value.number)
     }
 
-    /// The names of its values, for ids.
+    /// Returns the names of its values, for ids.
     pub(crate) fn id(&self) -> String {
         joined(self.values.iter().map(|value| value.name.as_str()), "-")
     }
 
-    /// The one that this one is compared with; `None` = it is that one itself.
+    /// Returns the entry to compare this one with; `None` if it is the same.
     pub(crate) fn base_of(&self, entry: &StudyEntry<'_>) -> Option<&StudyEntry<'e>> {
         let targets: Vec<&TargetDescription> =
             self.entries.iter().map(|entry| entry.target).collect();
@@ -301,12 +301,12 @@ impl<'e> Combination<'e> {
 }
 
 impl StudyEntry<'_> {
-    /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
+    /// Reports whether both do the same work: TLS or none, with or without an origin server.
     pub(crate) fn does_same_work(&self, other: &StudyEntry<'_>) -> bool {
         do_same_work(self.scenario, self.target, other.target)
     }
 
-    /// A metric of this one and of the other in each round in which both have one that is used.
+    /// Returns a metric of both entries in each round in which both have a usable value.
     pub(crate) fn pairs(
         &self,
         base: &StudyEntry<'_>,
@@ -321,7 +321,7 @@ impl StudyEntry<'_> {
         pairs.collect()
     }
 
-    /// A metric of each repeat, in the unit of the record.
+    /// Returns a metric of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
         self.measurements.values().filter_map(|measurement| metric.of(*measurement)).collect()
     }
@@ -330,8 +330,8 @@ impl StudyEntry<'_> {
         Spread::of(&self.samples(metric))
     }
 
-    /// One step of the ramp as a share of a capacity that was read off it, the median of repeats:
-    /// capacities that lie closer to each other are equal. `None` of other metrics.
+    /// Returns one step of the ramp as a share of the capacity read from it, as the median of
+    /// repeats: capacities closer to each other are equal. `None` for other metrics.
     pub(crate) fn step(&self, metric: Metric) -> Option<f64> {
         let measurements = self.measurements.values().filter(|_| READ_OFFS.contains(&metric));
         let steps = measurements.filter_map(|it| {
@@ -344,7 +344,7 @@ impl StudyEntry<'_> {
         Spread::of(&steps.collect::<Vec<_>>()).map(|it| it.median)
     }
 
-    /// The median of a metric, and one step of the ramp where it was read off one: `1661 ±12 %`.
+    /// Returns a metric's median, with one step of the ramp that it was read from: `1661 ±12 %`.
     pub(crate) fn median(&self, metric: Metric) -> Option<String> {
         let median = metric.number(self.spread(metric)?.median);
         Some(match self.step(metric) {
@@ -353,7 +353,7 @@ impl StudyEntry<'_> {
         })
     }
 
-    /// The reason why there is no measurement; `None` if there is one.
+    /// Returns the reason why there is no measurement; `None` if there is one.
     pub(crate) fn gap(&self) -> Option<Gap> {
         if !self.measurements.is_empty() {
             return None;
@@ -382,8 +382,8 @@ pub(crate) fn do_same_work(
     scenario.end_to_end || (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
-/// The target that a target is compared with: the first program, in the place where it does the
-/// same work, else the first target. `None` = it is that one itself.
+/// Returns the target to compare a target with: the first program, at the place where it does the
+/// same work, else the first target. `None` if it is the same.
 pub(crate) fn base(
     scenario: &Scenario,
     targets: &[&TargetDescription],
@@ -400,7 +400,7 @@ pub(crate) fn base(
 const NOT_PLANNED: &str = "not planned";
 
 impl Gap {
-    /// Whether the scenario does not plan this for this target.
+    /// Reports whether the scenario does not plan this for this target.
     pub(crate) fn is_not_planned(&self) -> bool {
         self.kind == NOT_PLANNED
     }

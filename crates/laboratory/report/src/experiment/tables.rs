@@ -1,5 +1,5 @@
-//! The tables of a scenario: metrics by target and combination of values, gains of the last factor,
-//! spreads as ministat(1) prints them, what the source printed.
+//! Makes the tables of a scenario: metrics by target and combination of values, gains of the last
+//! factor, spreads in the form of ministat(1), and the source's own results.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use super::study::{Combination, Gap, Study, StudyEntry, base};
 use crate::document::{Cell, DataSheet, NONE, ReportTable, number};
 use crate::words::{digits, in_percent, joined};
 
-/// A row per configuration: the medians of its metrics, and the main one against that of the target
-/// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
+/// Makes a row per configuration: the medians of its metrics, and the main one against that of its
+/// reference. For a terminal: as many metrics as leave room for the comparison.
 pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
     let Some(main) = study.main() else {
         return ReportTable::default();
@@ -55,7 +55,7 @@ fn head(metric: Metric) -> String {
     joined([metric.head(), metric.unit().name()], ", ")
 }
 
-/// The targets that others are compared with.
+/// Returns the targets that others are compared with.
 fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
     let targets = &study.targets;
     let all = (0..targets.len()).filter_map(|index| base(study.scenario, targets, index));
@@ -63,7 +63,7 @@ fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
     all.iter().map(|index| targets[*index].name.as_str()).collect()
 }
 
-/// As a sentence of a caption goes on.
+/// Returns the references as the rest of a caption's sentence.
 fn to_bases(study: &Study<'_>) -> String {
     match *bases(study) {
         [] => "to the reference".to_owned(),
@@ -94,7 +94,7 @@ fn words(gap: &Gap) -> String {
     joined([gap.kind, &gap.why], ": ")
 }
 
-/// The head of a metric's column: its name with its unit.
+/// Returns the head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() { "less" } else { "more" };
     let title = study.titled(metric);
@@ -102,8 +102,8 @@ pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     format!("{title} ({better} is better)")
 }
 
-/// Everything of each configuration: a row per target under each combination of values, and a
-/// column per metric, so that however many targets there are, they stand below each other.
+/// Shows everything of each configuration: a row per target under each combination of values, and a
+/// column per metric, so that any number of targets stand below each other.
 pub(crate) fn full(study: &Study<'_>) -> ReportTable {
     let metrics = study.metrics.iter();
     let heads = metrics.map(|it| joined([&*study.titled(*it), it.unit().name()], ", "));
@@ -153,7 +153,7 @@ fn cell(
     Cell { notes, ..Cell::from(metric.number(spread.median)).id(id, spread.median) }
 }
 
-/// The gains by the last factor within each target: every value against the first one.
+/// Returns the gains by the last factor within each target: every value against the first one.
 pub(crate) fn gains(study: &Study<'_>) -> Option<ReportTable> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() { "less" } else { "as a multiple of" };
@@ -181,15 +181,15 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<ReportTable> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
+/// Returns no gain for the rate of a server that shared its CPUs with the load generator.
 fn gain(entry: &StudyEntry<'_>, base: &StudyEntry<'_>, metric: Metric) -> Cell {
     let is_used = |it: &Measurement| !(metric.depends_on_load() && it.noise.is_shared);
     let effect = Effect::of_metric(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
 }
 
-/// The metric whose spreads a scenario is about, since its source printed them: the bandwidth if
-/// there is one.
+/// Returns the metric of a scenario's spreads, if its source printed them: the bandwidth if there
+/// is one.
 pub(crate) fn spread_metric(study: &Study<'_>) -> Option<Metric> {
     let mut published = study.scenario.published.iter();
     let is_printed = published.any(|table| table.columns.iter().any(|head| head == "stddev"));
@@ -197,7 +197,7 @@ pub(crate) fn spread_metric(study: &Study<'_>) -> Option<Metric> {
     is_printed.then(|| bandwidth.copied().or_else(|| study.main()))?
 }
 
-/// As the source printed it: kB are 1000 bytes, and thousands are not set apart.
+/// Formats a value like the source: kB are 1000 bytes, without separators of thousands.
 fn printed(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Bandwidth => format!("{:.0}", value / 1e3),
@@ -205,8 +205,8 @@ fn printed(metric: Metric, value: f64) -> String {
     }
 }
 
-/// Number, least, greatest, median, mean and deviation of a metric; and the difference of means
-/// from the first target's by Student's t.
+/// Shows number, least, greatest, median, mean and deviation of a metric; and the difference of
+/// means from the first target's by Student's t.
 pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
     let heads = ["<", "N", "min", "max", "median", "mean", "stddev", "<at 95 %"];
     let unit = match metric {
@@ -248,7 +248,7 @@ fn spread_row(
     Some(cells)
 }
 
-/// As ministat prints it: in the unit and in percent of the first.
+/// Formats a difference like ministat: in the unit and in percent of the first.
 fn difference(effect: &Effect, metric: Metric) -> String {
     let Some((from, to)) = effect.interval else {
         return "too few samples".to_owned();
@@ -268,7 +268,7 @@ fn difference(effect: &Effect, metric: Metric) -> String {
     )
 }
 
-/// A table of the source, as it printed it.
+/// Shows a table of the source in its original form.
 pub(crate) fn published(published: &Published) -> ReportTable {
     let caption = joined([&published.title, &published.unit], ", ");
     let columns = published.columns.iter().enumerate();
@@ -295,7 +295,7 @@ pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
     table
 }
 
-/// A target's words about its version, or why it takes no part.
+/// Returns a target's text about its version, or why it does not participate.
 pub(crate) fn version(target: &TargetDescription) -> String {
     match &target.missing {
         Some(why) => format!("takes no part: {why}"),
@@ -359,7 +359,7 @@ fn names(study: &Study<'_>, combination: &Combination<'_>, entry: &StudyEntry<'_
     ]
 }
 
-/// A count that is reported of each measurement beside its names and metrics.
+/// Count to report for each measurement beside its names and metrics.
 type CountColumn = (&'static str, fn(&Measurement) -> f64);
 
 const COUNTS: [CountColumn; 16] = [

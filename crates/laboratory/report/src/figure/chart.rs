@@ -1,40 +1,40 @@
-//! The parts of a chart before it is drawn, and its axes: from values to places on one, in which
-//! unit, where its ticks stand and their names.
+//! Defines the parts of a chart before drawing, and its axes: from values to places on an axis, its
+//! unit, its ticks and their names.
 
 use measure::quantity::{Nanoseconds, RoundedCount};
 
-/// The width of a panel in CSS pixels.
+/// Width of a panel in CSS pixels.
 pub(crate) const WIDTH: f64 = 420.0;
 
-/// Panels that have the same axis below them.
+/// Panels above one common axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) description: String,
-    /// The axis below all panels.
+    /// Axis below all panels.
     pub(crate) x: Axis,
     pub(crate) panels: Vec<Panel>,
-    /// Words about stretches of the axis when one points there.
+    /// Texts about stretches of the axis, shown under the pointer.
     pub(crate) columns: Vec<AxisStretch>,
 }
 
-/// A panel with an axis of its own at its left.
+/// A panel with its own axis at its left.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    /// Horizontal lines at values of its axis, each with what it means.
+    /// Horizontal lines at values of the vertical axis, each with its meaning.
     pub(crate) limits: Vec<(f64, String)>,
     pub(crate) callouts: Vec<Callout>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// In the legend; none without a name.
+    /// Name in the legend; not in it if empty.
     pub(crate) name: String,
     pub(crate) colour: &'static str,
     pub(crate) shape: SeriesShape,
-    /// In the order of `x`. One that has no place on the axes is a gap.
+    /// Points in the order of `x`. A point without a place on the axes is a gap.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct AxisStretch {
     pub(crate) text: String,
 }
 
-/// The look of a target or run: as many colours as readers of any colour vision tell apart, dashes
-/// in turn, and another mark where colours begin anew.
+/// Look of a target or run: as many colours as readers of any colour vision can distinguish, dashes
+/// in turn, and another mark if colours repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeriesLook {
     pub(crate) colour: &'static str,
@@ -54,14 +54,14 @@ pub(crate) struct SeriesLook {
     mark: PointMark,
 }
 
-/// Rose is what failed, and grey and ink are the load, so that a colour means one thing on a page.
+/// Rose means failures, and grey and ink the load, so that a colour has one meaning on a page.
 const COLOURS: [&str; 7] = ["blue", "amber", "teal", "plum", "olive", "sky", "brown"];
-/// Not as many as colours, so that the two do not begin anew together.
+/// Fewer than colours, so that the two do not repeat together.
 const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
 const MARKS: [PointMark; 3] = [PointMark::Circle, PointMark::Square, PointMark::Triangle];
 
 impl SeriesLook {
-    /// The look of the target or run at that place of all.
+    /// Returns the look of the target or run with that index.
     pub(crate) fn at(place: usize) -> Self {
         Self {
             colour: COLOURS[place % COLOURS.len()],
@@ -70,7 +70,7 @@ impl SeriesLook {
         }
     }
 
-    /// Whether its colour has another place too.
+    /// Reports whether another index has the same colour.
     pub(crate) fn is_again(self) -> bool {
         self.mark != MARKS[0]
     }
@@ -99,13 +99,13 @@ pub(crate) enum SeriesShape {
     Raw,
     /// A line with a mark at each point.
     Marked(&'static str, PointMark),
-    /// A surface: forth along the upper edge, back along the lower one.
+    /// A surface: forward along the upper edge, back along the lower one.
     Band,
-    /// An interval at each place: its lower end and its upper one, in turn.
+    /// An interval at each place: lower end and upper end, in turn.
     Whiskers,
 }
 
-/// A point that has a name, with a line to it.
+/// A named point, with a line from the name to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Callout {
     pub(crate) x: f64,
@@ -114,19 +114,19 @@ pub(crate) struct Callout {
 }
 
 impl Series {
-    /// A series without points yet.
+    /// Makes a series without points.
     pub(crate) fn new(name: &str, colour: &'static str, shape: SeriesShape) -> Self {
         Self { name: name.to_owned(), colour, shape, points: Vec::new() }
     }
 
-    /// The surface between the least and the greatest of each place: `x`, least, greatest.
+    /// Makes the surface between the least and the greatest of each place: `x`, least, greatest.
     pub(crate) fn band(colour: &'static str, edges: &[(f64, f64, f64)]) -> Self {
         let forth = edges.iter().map(|(x, _, greatest)| (*x, *greatest));
         let back = edges.iter().rev().map(|(x, least, _)| (*x, *least));
         Self::new("", colour, SeriesShape::Band).of(forth.chain(back))
     }
 
-    /// Intervals: `x`, lower end, upper end.
+    /// Makes intervals: `x`, lower end, upper end.
     pub(crate) fn whiskers(colour: &'static str, ends: &[(f64, f64, f64)]) -> Self {
         let points = ends.iter().flat_map(|(x, from, to)| [(*x, *from), (*x, *to)]);
         Self::new("", colour, SeriesShape::Whiskers).of(points)
@@ -138,15 +138,15 @@ impl Series {
 }
 
 impl Panel {
-    /// Series over an axis, without limits or callouts.
+    /// Makes a panel of series over an axis, without limits or callouts.
     pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
         Self { y, series, limits: Vec::new(), callouts: Vec::new() }
     }
 }
 
 impl Chart {
-    /// Gives the panels at the same place of several charts one scale, so that they are compared by
-    /// eye.
+    /// Gives the panels at the same place of several charts one scale, so that they can be compared
+    /// by eye.
     pub(crate) fn share_scales<'c>(charts: impl IntoIterator<Item = &'c mut Self>) {
         let mut charts: Vec<&mut Self> = charts.into_iter().collect();
         let most = charts.iter().map(|chart| chart.panels.len()).max().unwrap_or(0);
@@ -163,9 +163,9 @@ pub(crate) struct Axis {
     pub(crate) title: String,
     pub(crate) unit: AxisUnit,
     pub(crate) scale: AxisScale,
-    /// About how many ticks there is room for on it.
+    /// Approximate number of ticks that fit.
     pub(crate) ticks: usize,
-    /// Names of the values 0, 1, 2, … where those are places and no amounts.
+    /// Names of the values 0, 1, 2, … if those are places rather than amounts.
     names: Vec<String>,
 }
 
@@ -173,7 +173,6 @@ pub(crate) struct Axis {
 pub(crate) enum AxisUnit {
     /// Events, or events a second.
     Count,
-    /// Nanoseconds.
     Duration,
     /// Seconds since the beginning.
     Clock,
@@ -181,7 +180,7 @@ pub(crate) enum AxisUnit {
     Nines,
 }
 
-/// Ends the title of an axis whose values lie by their logarithms.
+/// Suffix of the title of a logarithmic axis.
 const LOG: &str = ", log scale";
 
 impl Axis {
@@ -189,38 +188,39 @@ impl Axis {
         Self { title: title.to_owned(), unit, scale, ticks, names: Vec::new() }
     }
 
-    /// An axis that begins at 0 and ends at a tick.
+    /// Makes an axis that begins at 0 and ends at a tick.
     pub(crate) fn from_zero(title: &str, unit: AxisUnit, to: f64, ticks: usize) -> Self {
         Self::range(title, unit, 0.0, to, ticks)
     }
 
-    /// An axis from one value to another, both moved out to ticks.
+    /// Makes an axis between two values, both moved out to ticks.
     pub(crate) fn range(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
         Self::new(title, unit, AxisScale::rounded(Spacing::Linear, from, to, ticks), ticks)
     }
 
-    /// An axis from one value to another.
+    /// Makes an axis from one value to another.
     pub(crate) fn exact(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
         Self::new(title, unit, AxisScale::new(Spacing::Linear, from, to), ticks)
     }
 
-    /// An axis of places with names, one after the other: the values 0, 1, 2, …
+    /// Makes an axis of named places, one after the other: the values 0, 1, 2, …
     pub(crate) fn places(title: &str, names: Vec<String>) -> Self {
-        /// The share of the distance between two: before the first and behind the last.
+        /// Margin before the first place and behind the last, as a share of the distance between
+        /// two.
         const EDGE: f64 = 0.15;
         let last = names.len().max(1) as f64 - 1.0;
         let axis = Self::exact(title, AxisUnit::Count, -EDGE, last + EDGE, names.len());
         Self { names, ..axis }
     }
 
-    /// An axis for values that are durations: by logarithms if they lie far apart.
+    /// Margin at both ends, as a share of the distance between two places.
     pub(crate) fn durations(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::amounts(title, AxisUnit::Duration, values)
     }
 
-    /// An axis for values above 0: by logarithms if they lie far apart.
+    /// Makes an axis for values above 0: logarithmic if they lie far apart.
     pub(crate) fn amounts(title: &str, unit: AxisUnit, values: impl Iterator<Item = f64>) -> Self {
-        /// Values that differ by more than this ratio are not seen side by side on a linear axis.
+        /// Greatest ratio of values that can be shown together on a linear axis.
         const RATIO_MAX: f64 = 20.0;
         const TICKS: usize = 5;
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
@@ -234,11 +234,11 @@ impl Axis {
         Self::new(&format!("{title}{LOG}"), unit, scale, TICKS)
     }
 
-    /// Makes axes of the same unit reach over all that any of them does; by logarithms if one is.
+    /// Extends axes of the same unit to their common range; logarithmic if one is.
     pub(crate) fn share<'a>(axes: impl Iterator<Item = &'a mut Self>) {
         let mut axes: Vec<&mut Self> = axes.collect();
         let is_log = |axis: &&mut Self| axis.scale.spacing == Spacing::Log;
-        // A linear axis begins at 0, which has no place on one of logarithms.
+        // A linear axis begins at 0, which has no place on a logarithmic one.
         let spacing = if axes.iter().all(is_log) { Spacing::Log } else { Spacing::Linear };
         let from = axes.iter().map(|it| it.scale.from).fold(f64::INFINITY, f64::min);
         let to = axes.iter().map(|it| it.scale.to).fold(f64::NEG_INFINITY, f64::max);
@@ -249,7 +249,7 @@ impl Axis {
         }
     }
 
-    /// Ticks with their names, where there is room for about `about` of them.
+    /// Returns about `about` ticks with their names.
     pub(crate) fn named_ticks(&self, about: usize) -> Vec<(f64, String)> {
         if !self.names.is_empty() {
             let names = self.names.iter().enumerate();
@@ -266,7 +266,7 @@ impl Axis {
             AxisUnit::Clock if is_long => clock(tick),
             AxisUnit::Clock => format!("{tick:.0} s"),
             AxisUnit::Nines => percentile(tick),
-            // A power of ten that has no place among two decimals.
+            // A power of ten that needs more than two decimals.
             AxisUnit::Count if tick.abs() < 0.01 => clean(tick).to_string(),
             AxisUnit::Count => short(&RoundedCount(clean(tick)).to_string()),
             AxisUnit::Duration => duration(tick),
@@ -275,12 +275,12 @@ impl Axis {
     }
 }
 
-/// Without the last bits that multiplying steps left.
+/// Removes the rounding errors of multiplied steps.
 fn clean(tick: f64) -> f64 {
     (tick * 1e6).round() / 1e6
 }
 
-/// `5 ms`, where a figure would be `5.00 ms`.
+/// Returns `5 ms`, where a figure would be `5.00 ms`.
 fn duration(ns: f64) -> String {
     match clean(ns) {
         0.0 => "0".to_owned(),
@@ -288,7 +288,7 @@ fn duration(ns: f64) -> String {
     }
 }
 
-/// Without the zeros after the point.
+/// Removes the zeros after the point.
 fn short(text: &str) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let number = if number.contains('.') {
@@ -316,7 +316,7 @@ fn clock_step(range: f64, about: usize) -> f64 {
     found.unwrap_or_else(|| (raw / 3600.0).ceil() * 3600.0)
 }
 
-/// 50 %, 90 %, 99 %, … up to the end.
+/// Returns 50 %, 90 %, 99 %, … up to the end.
 fn nines(to: f64) -> Vec<f64> {
     let mut ticks = vec![std::f64::consts::LOG10_2];
     ticks.extend(multiples(1.0, 1.0, to));
@@ -333,11 +333,11 @@ fn percentile(nines: f64) -> String {
     }
 }
 
-/// How values lie on an axis.
+/// Spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Spacing {
     Linear,
-    /// By their logarithms; only positive ones have a place.
+    /// Logarithmic; only positive values have a place.
     Log,
 }
 
@@ -349,7 +349,7 @@ pub(crate) struct AxisScale {
 }
 
 impl AxisScale {
-    /// A scale from one value to another; both are moved if nothing lies between them.
+    /// Makes a scale between two values; moves both if they are equal.
     pub(crate) fn new(spacing: Spacing, from: f64, to: f64) -> Self {
         let is_range = from.is_finite() && to.is_finite() && from < to;
         let (from, to) = match spacing {
@@ -361,24 +361,24 @@ impl AxisScale {
         Self { spacing, from, to }
     }
 
-    /// A scale that ends at ticks: about `ticks` of them.
+    /// Makes a scale that ends at ticks: about `ticks` of them.
     pub(crate) fn rounded(spacing: Spacing, from: f64, to: f64, ticks: usize) -> Self {
         let exact = Self::new(spacing, from, to);
         match spacing {
-            // What was added may make the step longer, and so on; twice is enough.
+            // The first extension may make the step longer, and so on; twice is enough.
             Spacing::Linear => exact.extended(ticks).extended(ticks),
             Spacing::Log => Self::new(spacing, nice_below(exact.from), nice_above(exact.to)),
         }
     }
 
-    /// To the next ticks of a linear scale.
+    /// Extends a linear scale to the next ticks.
     fn extended(self, ticks: usize) -> Self {
         let step = nice_step(self.to - self.from, ticks);
         let from = (self.from / step + 1e-9).floor() * step;
         Self::new(self.spacing, from, (self.to / step - 1e-9).ceil() * step)
     }
 
-    /// The place of a value, from 0 to 1; `None` if it has none.
+    /// Returns the place of a value, from 0 to 1; `None` if it has none.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let share = match self.spacing {
             Spacing::Linear => (value - self.from) / (self.to - self.from),
@@ -387,12 +387,12 @@ impl AxisScale {
         (-1e-9..=1.0 + 1e-9).contains(&share).then(|| share.clamp(0.0, 1.0))
     }
 
-    /// Whether a part of this interval lies in its range.
+    /// Reports whether a part of this interval lies in the range.
     pub(crate) fn meets(&self, lower: f64, upper: f64) -> bool {
         upper >= self.from && lower <= self.to
     }
 
-    /// Round values in its range, about `about` of them.
+    /// Returns about `about` round values in the range.
     pub(crate) fn ticks(&self, about: usize) -> Vec<f64> {
         match self.spacing {
             Spacing::Linear => multiples(nice_step(self.to - self.from, about), self.from, self.to),
@@ -421,9 +421,9 @@ fn widened(value: f64) -> (f64, f64) {
     }
 }
 
-/// Multiples of a step from one value to another.
+/// Returns the multiples of a step between two values.
 fn multiples(step: f64, from: f64, to: f64) -> Vec<f64> {
-    /// More ticks than any axis has room for.
+    /// Limit of ticks, above what fits on any axis.
     const TICKS_MAX: f64 = 200.0;
     let first = (from / step - 1e-9).ceil();
     let last = (to / step + 1e-9).floor();
@@ -431,7 +431,7 @@ fn multiples(step: f64, from: f64, to: f64) -> Vec<f64> {
     (0..count).map(|index| (first + index as f64) * step).collect()
 }
 
-/// 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
+/// Returns 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
 fn nice_step(range: f64, count: usize) -> f64 {
     let raw = range / count.max(1) as f64;
     let nice = nice_above(raw * 0.75);
@@ -446,7 +446,7 @@ fn power(exponent: i32) -> f64 {
     10.0_f64.powi(exponent)
 }
 
-/// The least of 1, 2, 5, 10, … times a power of ten that is not less.
+/// Returns the least of 1, 2, 5, 10, … times a power of ten that is not less.
 fn nice_above(value: f64) -> f64 {
     let power = power(exponent(value));
     let factors = [1.0, 2.0, 5.0, 10.0];
@@ -454,7 +454,7 @@ fn nice_above(value: f64) -> f64 {
     power * found.copied().unwrap_or(10.0)
 }
 
-/// The greatest that is not more.
+/// Returns the greatest such value that is not more.
 fn nice_below(value: f64) -> f64 {
     let power = power(exponent(value));
     let found = [5.0, 2.0, 1.0].iter().find(|factor| power * **factor <= value * (1.0 + 1e-9));

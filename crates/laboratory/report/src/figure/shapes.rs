@@ -1,4 +1,4 @@
-//! Places of the parts of a panel, and their elements: grid, lines, marks and names.
+//! Places the parts of a panel, and draws them: grid, lines, marks and names.
 
 use super::chart::{
     AxisScale, AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesShape, WIDTH,
@@ -12,36 +12,36 @@ struct PanelLayout {
     right: f64,
     top: f64,
     bottom: f64,
-    /// About how many ticks there is room for below, and at the left.
+    /// Approximate numbers of ticks that fit below, and at the left.
     ticks: (usize, usize),
-    /// The beginning of each series' entry in the legend, if it has one: left end and baseline.
+    /// Start of each series' entry in the legend, if it has one: left end and baseline.
     legend: Vec<Option<(f64, f64)>>,
 }
 
 /// Height of a line of text.
 pub(crate) const LINE: f64 = 17.0;
 
-/// The baseline of a panel's title.
+/// Baseline of a panel's title.
 const TITLE: f64 = LINE - 4.0;
 
 /// Width of the line or mark in front of a name in the legend, with the gap behind it.
 const SAMPLE: f64 = 30.0;
 
-/// Between the title and the legend, and between its entries.
+/// Gap between the title and the legend, and between its entries.
 const APART: f64 = 18.0;
 
-/// Below the panel: ticks and the axis' title.
+/// Height below the plot: ticks and the axis' title.
 const FOOT: f64 = 2.0 * LINE + 6.0;
 
-/// Right of the plots, so that the last tick's name has room.
+/// Width at the right of the plots, so that the last tick's name fits.
 const MARGIN: f64 = 26.0;
 
-/// From the top of a plot to its bottom.
+/// Height of a plot.
 const HEIGHT: f64 = 200.0;
 
 impl PanelLayout {
     fn new(chart: &Chart, panel: &Panel) -> Self {
-        /// Room for a tick's name on the axis below.
+        /// Width of a tick's name on the axis below.
         const NAME: f64 = 64.0;
         // A tick each two and a half lines.
         let vertical = panel.y.ticks.min((HEIGHT / (LINE * 2.5)) as usize).max(2);
@@ -55,13 +55,13 @@ impl PanelLayout {
     }
 }
 
-/// Places of the legend's entries, and the baseline of its last line.
+/// Places the legend's entries, and returns the baseline of its last line.
 fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
     const BOLD: f64 = 1.15;
     let entries: Vec<Option<f64>> = panel.series.iter().map(entry_width).collect();
     let all: f64 = entries.iter().flatten().map(|width| width + APART).sum();
     let after_title = text_width(&panel.y.title) * BOLD + APART;
-    // Beside the title if all have room there, else below it.
+    // Beside the title if all fit there, else below it.
     let (mut x, mut baseline) =
         if after_title + all - APART <= WIDTH { (after_title, TITLE) } else { (0.0, TITLE + LINE) };
     let mut legend = Vec::new();
@@ -80,19 +80,19 @@ fn legend(panel: &Panel) -> (Vec<Option<(f64, f64)>>, f64) {
     (legend, baseline)
 }
 
-/// The width of a series' entry in the legend, if it has one.
+/// Returns the width of a series' entry in the legend, if it has one.
 fn entry_width(series: &Series) -> Option<f64> {
     let has_entry = !series.name.is_empty() && !matches!(series.shape, SeriesShape::Raw);
     has_entry.then(|| SAMPLE + text_width(&series.name))
 }
 
-/// About how wide a text is. The reader's font is not known; most are narrower.
+/// Estimates the width of a text. The reader's font is unknown; most are narrower.
 pub(crate) fn text_width(text: &str) -> f64 {
     const CHARACTER: f64 = 6.7;
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Every shape of a panel from the back to the front, and how high it is.
+/// Returns every shape of a panel from the back to the front, and its height.
 pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
     let layout = &PanelLayout::new(chart, panel);
     let draw = ChartPen { x: chart.x.scale, y: panel.y.scale, layout };
@@ -148,7 +148,7 @@ impl ChartPen<'_> {
         shapes
     }
 
-    /// A limit, whose name stands above the line if there is room.
+    /// Draws a limit, with its name above the line if it fits.
     fn limit(&self, (value, name): &(f64, String)) -> MarkupElement {
         let group = element("g").with("class", "limit");
         let Some(y) = self.y(*value) else {
@@ -175,7 +175,7 @@ impl ChartPen<'_> {
             SeriesShape::Band | SeriesShape::Whiskers => ("band", ""),
         };
         shapes.extend(path(class, dashes, series, &runs));
-        // A lonely point would be a line of no length.
+        // A lonely point would be a line of length 0.
         let lonely = runs.iter().filter(|run| run.len() == 1);
         match series.shape {
             SeriesShape::Marked(_, mark) => {
@@ -190,8 +190,8 @@ impl ChartPen<'_> {
         shapes
     }
 
-    /// Intervals with ends; one that reaches out of the axis has none there, and one of zeros has
-    /// no place among logarithms.
+    /// Draws intervals with ends. An interval beyond the axis has no end there, and 0 has no place
+    /// on a logarithmic axis.
     fn whiskers(&self, series: &Series) -> Vec<MarkupElement> {
         const END: f64 = 3.0;
         let there = series.points.chunks_exact(2).filter(|pair| self.y.meets(pair[0].1, pair[1].1));
@@ -208,7 +208,7 @@ impl ChartPen<'_> {
         drawn.collect()
     }
 
-    /// The points in pixels, parted where there is none.
+    /// Returns the points in pixels, split at gaps.
     fn runs(&self, series: &Series) -> Vec<Vec<(f64, f64)>> {
         let mut runs = vec![Vec::new()];
         for &(x, y) in &series.points {
@@ -222,7 +222,7 @@ impl ChartPen<'_> {
         runs
     }
 
-    /// Names in a list at the upper left, each with a line to its point.
+    /// Lists names at the upper left, each with a line to its point.
     fn callouts(&self, callouts: &[Callout]) -> Vec<MarkupElement> {
         let mut sorted: Vec<&Callout> = callouts.iter().collect();
         sorted.sort_by(|a, b| b.y.total_cmp(&a.y));
@@ -267,9 +267,9 @@ fn foot(figure: &Chart, layout: &PanelLayout) -> Vec<MarkupElement> {
             continue;
         };
         let half = text_width(&name) / 2.0;
-        // What is outside the drawing is not seen.
+        // Text outside the drawing would be invisible.
         let x = (layout.left + share * width).min(WIDTH - half).max(half);
-        // Names do not run into each other.
+        // Names do not overlap.
         if x - half > taken {
             shapes.push(text("tick middle", (x, baseline), &name));
             taken = x + half;
@@ -324,7 +324,7 @@ fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> MarkupEleme
     }
 }
 
-/// Marks have about the same surface.
+/// Draws a mark; all have about the same area.
 fn marker(mark: PointMark, colour: &str, (x, y): (f64, f64)) -> MarkupElement {
     let from = |dx: f64, dy: f64| format!("M{} {}", pixels(x + dx), pixels(y + dy));
     let data = match mark {
@@ -356,7 +356,7 @@ pub(crate) fn text(class: &'static str, (x, y): (f64, f64), text: &str) -> Marku
     element("text").with("class", class).with("x", pixels(x)).with("y", pixels(y)).text(text)
 }
 
-/// With one decimal at most.
+/// Formats a length with at most one decimal.
 pub(crate) fn pixels(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     // Not `-0`.
@@ -373,7 +373,7 @@ mod tests {
         let axis = Axis::from_zero("handshakes that resumed, %", AxisUnit::Count, 100.0, 4);
         let line = Series::new("resumed", "teal", SeriesShape::Line(""));
         let (legend, _) = legend(&Panel::new(axis, vec![line]));
-        // Of 26 letters, each 7.7 wide.
+        // Text of 26 letters, each 7.7 wide.
         let (x, baseline) = legend[0].unwrap();
         assert!(x > 26.0 * 7.7 && baseline == TITLE, "{x}");
     }

@@ -1,6 +1,6 @@
-//! The figures of a run: over time, by percentile, by offered rate.
+//! Makes the figures of a run: over time, by percentile, by offered rate.
 //!
-//! The places of figures are decided here; [`crate::figure`] draws them.
+//! Handles the places of figures; [`crate::figure`] draws them.
 
 use measure::capacity::{CapacityLimit, RatePoint};
 use measure::choice::Kind;
@@ -16,10 +16,10 @@ use crate::figure::{
 };
 use crate::words::joined;
 
-/// As many samples as can be distinguished in a panel.
+/// Maximum samples that can be distinguished in a panel.
 pub(crate) const SAMPLES_MAX: usize = 240;
 
-/// Transactions and response times over time.
+/// Draws transactions and response times over time.
 pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     let last = timeline.seconds.last()?;
     let (_, sample_s) = timeline.groups(SAMPLES_MAX);
@@ -41,7 +41,7 @@ pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     let greatest = drawn(&rates).fold(0.0, f64::max);
     let transactions = Axis::from_zero("transactions per second", AxisUnit::Count, greatest, 4);
     let response = Axis::durations("response time", drawn(&times));
-    // Where nothing succeeded, nothing has a response time.
+    // Without successes there are no response times.
     let response = drawn(&times).next().map(|_| panel(response, &times));
     let end = (timeline.elapsed_ns as f64 / 1e9).max(last.at_s as f64 + 1.0);
     Some(Chart {
@@ -53,8 +53,8 @@ pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     })
 }
 
-/// Full handshakes, and the share of those that resumed a session, over time; `None` if there was
-/// no handshake.
+/// Draws full handshakes, and the share of resumed ones, over time; `None` if there was no
+/// handshake.
 pub(crate) fn handshakes_along_time(timeline: Timeline<'_>) -> Option<Chart> {
     let along = along_time(timeline)?;
     let line = |metric: Metric, name, colour| {
@@ -82,17 +82,17 @@ pub(crate) fn handshakes_along_time(timeline: Timeline<'_>) -> Option<Chart> {
     })
 }
 
-/// A line before it is known whether it will be smoothed.
+/// A line before the decision about smoothing.
 struct RoughLine {
     name: &'static str,
     colour: &'static str,
     dashes: &'static str,
     samples: Vec<SeriesSample>,
-    /// How long each of them is.
+    /// Length of each sample in seconds.
     sample_s: u64,
 }
 
-/// All values that will be drawn.
+/// Returns all values to draw.
 fn drawn(lines: &[RoughLine]) -> impl Iterator<Item = f64> {
     let samples = lines.iter().flat_map(|line| &line.samples);
     let values = samples.flat_map(|sample| [sample.value, sample.least, sample.greatest]);
@@ -103,7 +103,7 @@ fn panel(y: Axis, lines: &[RoughLine]) -> Panel {
     Panel::new(y, lines.iter().flat_map(series).collect())
 }
 
-/// A line as it is, or dotted behind its moving average; and behind both what was put together.
+/// Draws a line, dotted behind its moving average; behind both, the range of merged samples.
 fn series(line: &RoughLine) -> Vec<Series> {
     let points = |samples: &[SeriesSample]| -> Vec<(f64, f64)> {
         samples.iter().map(|sample| (sample.at_s, sample.value)).collect()
@@ -165,7 +165,7 @@ fn columns(timeline: Timeline<'_>) -> Vec<AxisStretch> {
     groups.into_iter().map(column).collect()
 }
 
-/// A part's percentiles, a line per kind; `None` if nothing was measured.
+/// Draws a part's percentiles, a line per kind; `None` if nothing was measured.
 pub(crate) fn percentiles(record: &LoadRecord, part: &TransactionPart) -> Option<Chart> {
     let histograms = record.latencies.iter().map(|(kind, latencies)| (*kind, (part.of)(latencies)));
     let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
@@ -176,7 +176,7 @@ pub(crate) fn percentiles(record: &LoadRecord, part: &TransactionPart) -> Option
     curve_figure(part.title, part.name, curves.collect())
 }
 
-/// The same colours as on the status page of `lariat serve`.
+/// Returns the same colours as on the status page of `lariat serve`.
 fn look(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Full => ("blue", ""),
@@ -188,7 +188,7 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// The response times of several records over each other.
+/// Draws the response times of several records over each other.
 pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
     let curves = records.iter().enumerate().map(|(place, (name, record))| {
         let look = SeriesLook::at(place);
@@ -200,7 +200,7 @@ pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
 /// A histogram as a line over the percentiles.
 struct Curve {
     series: Series,
-    /// The end of the curve: as many nines as its count allows.
+    /// End of the curve: as many nines as its count allows.
     nines: f64,
     text: String,
 }
@@ -227,7 +227,7 @@ impl Curve {
     }
 }
 
-/// Without points between two of the same value.
+/// Removes points between two of the same value.
 fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let is_needed = |index: usize| {
         let value = |index: usize| points.get(index).map(|point| point.1);
@@ -255,7 +255,7 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     })
 }
 
-/// Successes and response times over the offered rate, with what can be read off.
+/// Draws successes and response times over the offered rate, with the read-offs.
 pub(crate) fn capacity(record: &LoadRecord) -> Option<Chart> {
     let points = points(record);
     let (first, last) = (points.first()?, points.last()?);

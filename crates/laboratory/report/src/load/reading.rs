@@ -1,7 +1,7 @@
-//! Readings of a load's record that tables and figures share: its parts, its plan, and the names by
-//! which records are distinguished; and the results of each offered rate, with the four read-offs
-//! of Bernat's method (2011): the greatest rates that kept a limit, and whether the load went far
-//! enough to find them.
+//! Reads a load's record for tables and figures: its parts, its plan, and the names that
+//! distinguish records; and the results of each offered rate, with the four read-offs of Bernat's
+//! method (2011): the greatest rates that kept a limit, and whether the load went far enough to
+//! find them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +20,7 @@ use measure::statistics::Spread;
 use crate::document::counted;
 use crate::words::joined;
 
-/// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
+/// Metrics of a run that have a spread over its seconds; the main ones first.
 pub(crate) const METRICS: [Metric; 5] = [
     Metric::Rate,
     Metric::MeanResponse,
@@ -29,10 +29,10 @@ pub(crate) const METRICS: [Metric; 5] = [
     Metric::FailedRate,
 ];
 
-/// How many of them have cards of their own on a page, and their ids there.
+/// Number of metrics with cards on a page, and their ids there.
 pub(crate) const CARDS: usize = 3;
 
-/// How long the load was, in seconds.
+/// Returns the load's duration in seconds.
 fn elapsed_s(record: &LoadRecord) -> f64 {
     record.elapsed_ns as f64 / 1e9
 }
@@ -45,13 +45,13 @@ fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &LoadSecond> {
     record.seconds.iter().filter(move |second| second.at_s as f64 + 1.0 <= end)
 }
 
-/// The spread of a metric over whole seconds.
+/// Returns the spread of a metric over whole seconds.
 pub(crate) fn spread(record: &LoadRecord, metric: Metric) -> Option<Spread> {
     let samples = whole_seconds(record).filter_map(|second| metric.of_second(second));
     Spread::of(&samples.collect::<Vec<_>>())
 }
 
-/// Handshakes that the client finished, of those kinds.
+/// Counts handshakes of those kinds that the client finished.
 pub(crate) fn handshakes(record: &LoadRecord, wanted: impl Fn(Kind) -> bool) -> u64 {
     let rows = record.handshakes.iter().filter(|row| wanted(row.kind));
     rows.fold(0, |sum, row| sum.saturating_add(row.count))
@@ -64,13 +64,13 @@ pub(crate) fn resumed(record: &LoadRecord) -> Percentage {
     }
 }
 
-/// CPU time of the client per attempted transaction, in nanoseconds.
+/// Returns the client's CPU time per attempted transaction, in nanoseconds.
 pub(crate) fn cpu_per_transaction_ns(record: &LoadRecord) -> Option<f64> {
     let attempted = record.totals.attempted;
     (attempted > 0).then(|| record.client.cpu_ns as f64 / attempted as f64)
 }
 
-/// `12 % busy in 2 threads`; `None` if the load took no time.
+/// Returns `12 % busy in 2 threads`; `None` if the load took no time.
 pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     let threads = record.client.threads.len();
     let time_ns = record.elapsed_ns as f64 * threads as f64;
@@ -104,14 +104,14 @@ pub(crate) const PARTS: [TransactionPart; 3] = [
     TransactionPart { name: "total", id: "total", title: "Response time", of: |it| &it.total },
 ];
 
-/// The conditions of a run: names and values.
+/// Conditions of a run: names and values.
 type RunConditions = Vec<(String, String)>;
 
-/// Names of flags that say nothing about what was measured.
+/// Names of flags that do not affect the measurement.
 const BESIDE: [&str; 4] = ["record", "quiet", "seed", "expect"];
 
-/// The conditions of a record: the settings, and where and by what it was made. Equal ones are
-/// repetitions.
+/// Returns the conditions of a record: the settings, and where and by what it was made. Records
+/// with equal ones are repetitions.
 pub(crate) fn conditions(record: &LoadRecord) -> RunConditions {
     let mut all = given(record);
     all.retain(|(name, _)| !BESIDE.contains(&name.as_str()));
@@ -126,7 +126,7 @@ pub(crate) fn conditions(record: &LoadRecord) -> RunConditions {
     all
 }
 
-/// The flags of the command that repeats it, whose values may stand in the next word.
+/// Returns the flags of the command that repeats it, whose values may stand in the next word.
 fn given(record: &LoadRecord) -> RunConditions {
     let mut flags: RunConditions = Vec::new();
     for word in &record.command {
@@ -147,7 +147,7 @@ fn value_of<'c>(conditions: &'c RunConditions, name: &str) -> Option<&'c str> {
     conditions.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str())
 }
 
-/// For each record in what it differs from the others; its URL if it differs in nothing.
+/// Returns how each record differs from the others; its URL if it does not differ.
 pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
     let all: Vec<RunConditions> = records.iter().map(|record| conditions(record)).collect();
     let mut keys: Vec<&str> = Vec::new();
@@ -174,7 +174,7 @@ fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> Strin
     if parts.is_empty() { record.target.url.clone() } else { parts.join(", ") }
 }
 
-/// Names and values; options that say nothing in this plan are left out.
+/// Returns names and values, without options that have no effect in this plan.
 pub(crate) fn rows(plan: &RecordedPlan) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("source", list(&plan.sources, ToString::to_string)),
@@ -272,8 +272,8 @@ fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {
     joined(values.iter().map(text), ", ")
 }
 
-/// Points in the order of their rates: of the steps, or of the seconds of a ramp; none if the
-/// record has one rate only.
+/// Returns points in the order of their rates: of the steps, or of the seconds of a ramp; none if
+/// the record has one rate only.
 pub(crate) fn points(record: &LoadRecord) -> Vec<RatePoint> {
     let is_search = record.capacity.is_some();
     let mut points: Vec<RatePoint> = match record.steps.len() {
@@ -287,7 +287,7 @@ pub(crate) fn points(record: &LoadRecord) -> Vec<RatePoint> {
 }
 
 fn of_seconds(record: &LoadRecord) -> Option<Vec<RatePoint>> {
-    /// As many points make a curve, and each is of enough seconds not to jump.
+    /// Maximum points of a curve, so that each covers enough seconds to be stable.
     const POINTS_MAX: usize = 40;
     let seconds: Vec<LoadSecond> = whole_seconds(record).copied().collect();
     let together = seconds.len().div_ceil(POINTS_MAX).max(1);
@@ -326,9 +326,9 @@ pub(crate) struct ReadOff {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadOffRate {
     pub(crate) per_s: f64,
-    /// Whether nothing broke the limit: then more may be possible than was offered.
+    /// Whether nothing broke the limit: the capacity may then exceed the offered rate.
     pub(crate) is_open: bool,
-    /// How far apart rates were offered there, as a share of it, if that is known.
+    /// Distance between offered rates there, as a share of the rate, if known.
     pub(crate) step: Option<f64>,
 }
 
@@ -339,7 +339,7 @@ impl fmt::Display for ReadOffRate {
     }
 }
 
-/// All four, the loosest first; none if the record has one rate only.
+/// Returns all four, the loosest first; none if the record has one rate only.
 pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
     let points = points(record);
     let read = match &record.capacity {
@@ -347,7 +347,7 @@ pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
         None if points.is_empty() => return Vec::new(),
         None => ReadOffs::of(&points),
     };
-    // Past a peak no rate is greater, whatever limit it keeps.
+    // Behind a peak no rate is greater, whatever limit it keeps.
     let is_rising = points.last().map(|point| point.succeeded_per_s) == read.peak_per_s;
     let offered: Vec<_> = points.iter().map(|it| (it.offered_per_s, it.succeeded_per_s)).collect();
     let row = |metric, name, short, per_s: Option<f64>, is_broken: fn(&RatePoint) -> bool| {

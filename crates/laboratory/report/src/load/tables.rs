@@ -1,4 +1,4 @@
-//! The tables and sheets of runs.
+//! Makes the tables and sheets of runs.
 
 use measure::histogram::Histogram;
 use measure::metric::Metric;
@@ -14,12 +14,12 @@ use super::time_series::Timeline;
 use crate::document::{Cell, DataSheet, NONE, ReportTable, cells, number};
 use crate::words::{id_part, in_percent, joined, titled};
 
-/// For people, as the head of a row.
+/// Returns the head of a row, for people.
 pub(crate) fn title(metric: Metric) -> String {
     titled(&metric.title(""))
 }
 
-/// A value in the unit that fits it.
+/// Formats a value in a suitable unit.
 pub(crate) fn shown(metric: Metric, value: Option<f64>) -> Cell {
     Cell::maybe(value.map(|value| metric.fitted(value)))
 }
@@ -37,7 +37,7 @@ const SPREAD: [SpreadColumn; 4] = [
     ("deviation", |it| it.deviation),
 ];
 
-/// Metrics of the whole run with their spread over the seconds.
+/// Shows metrics of the whole run with their spread over the seconds.
 pub(crate) fn spreads(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "whole run", "median", "min", "max", "deviation"];
     let mut table = ReportTable::new("Spread over the whole seconds of the run", heads);
@@ -59,11 +59,11 @@ pub(crate) fn spreads(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// The quantiles of the durations in a table, and in a sheet.
+/// Quantiles of the durations in a table, and in a sheet.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 const SHEET_QUANTILES: [f64; 7] = [0.1, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 
-/// How long it took, by kind: handshake, first byte, total.
+/// Shows durations by kind: handshake, first byte, total.
 pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "count", "mean", "p50", "p90", "p99", "p99.9", "max"];
     let mut table = ReportTable::new("How long it took", heads);
@@ -161,7 +161,7 @@ fn negotiated(row: &HandshakeCounts) -> String {
     words.join(", ")
 }
 
-/// Failures by reason, the most frequent first.
+/// Shows failures by reason, the most frequent first.
 pub(crate) fn failures(record: &LoadRecord) -> ReportTable {
     let mut table = ReportTable::new("Failed transactions by reason", ["<", "count", "of all"]);
     let mut rows: Vec<_> = record.failures.iter().collect();
@@ -175,7 +175,7 @@ pub(crate) fn failures(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// Transactions by address, where there are several.
+/// Shows transactions by address, if there are several.
 pub(crate) fn addresses(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "ended", "succeeded", "failed", "failed, of all"];
     let mut table = ReportTable::new("Transactions by address", heads);
@@ -188,10 +188,10 @@ pub(crate) fn addresses(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// Rows of the table of requests; the record has all.
+/// Maximum rows of the table of requests; the record has all.
 const REQUEST_ROWS_MAX: usize = 50;
 
-/// Transactions by request, where there are several, the most frequent first.
+/// Shows transactions by request, if there are several, the most frequent first.
 pub(crate) fn requests(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "weight", "ended", "failed", "failed, of all", "mean", "p50", "p99", "max"];
     let mut rows: Vec<_> = record.plan.requests.iter().zip(&record.requests).collect();
@@ -235,7 +235,7 @@ const SECOND_TIMES: [SecondColumn; 4] = [
     ("max", "max_ns", |it| it.max_ns),
 ];
 
-/// Seconds, in at most `rows_max` rows.
+/// Shows seconds, in at most `rows_max` rows.
 pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
     let (groups, length_s) = Timeline::from(record).groups(rows_max);
     let caption = match length_s {
@@ -263,7 +263,7 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> DataSheet {
     let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.1);
     let row = |second: &LoadSecond| {
         let counts = SECOND_COUNTS.map(|(_, _, of)| of(second).to_string());
-        // Of none that succeeded there is no time.
+        // A second without successes has no times.
         let times = SECOND_TIMES.map(|(_, _, of)| match second.succeeded {
             0 => String::new(),
             _ => of(second).to_string(),
@@ -278,7 +278,7 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> DataSheet {
     }
 }
 
-/// Steps in the order in which they were made; none if there is one rate only.
+/// Shows steps in their order in time; none if there is one rate only.
 pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
     let quantile = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default().quantile_name();
     let heads = "from length offered/s succeeded/s failed mean".split(' ');
@@ -330,7 +330,7 @@ fn time(ns: f64) -> Cell {
     Cell::maybe((ns > 0.0).then_some(Nanoseconds(ns)))
 }
 
-/// The search and its finding, and the four read-offs.
+/// Shows the search and its finding, and the four read-offs.
 pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     let caption = match record.steps.len() {
         0 => "Greatest rates of success, read off the ramp; ±: one step of it",
@@ -364,7 +364,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// A row per record.
+/// Makes a row per record.
 pub(crate) fn side_by_side(records: &[&LoadRecord]) -> ReportTable {
     let heads = "run succeeded/s min max mean p99 failed resumed".split(' ');
     let caption = "Runs side by side; min and max are of their seconds";
@@ -389,7 +389,7 @@ pub(crate) fn side_by_side(records: &[&LoadRecord]) -> ReportTable {
     table
 }
 
-/// Runs that differ in nothing, with the spread over them.
+/// Shows runs that do not differ, with the spread over them.
 pub(crate) fn repeats(records: &[&LoadRecord]) -> ReportTable {
     let heads = ["<runs", "<", "median", "min", "max", "deviation"];
     let caption = "Runs that differ in nothing, and the spread over them";

@@ -1,25 +1,25 @@
-//! A metric over time as it is drawn: few enough samples, and smoothed if they are rough.
+//! Prepares a metric over time for drawing: few enough samples, and smoothed if they are rough.
 
 use measure::experiment::Measurement;
 use measure::metric::{Metric, MetricUnit};
 use measure::record::{LoadRecord, LoadSecond, TransactionCounts};
 
-/// One sample: of a second, or of several that were put together.
+/// A sample: of a second, or of several merged ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SeriesSample {
-    /// The middle of the sample, in seconds after the beginning.
+    /// Middle of the sample, in seconds after the start.
     pub(crate) at_s: f64,
-    /// NaN if there is none.
+    /// Value; NaN if there is none.
     pub(crate) value: f64,
-    /// The least and the greatest of its seconds; NaN if there is none.
+    /// Least and greatest of its seconds; NaN if there is none.
     pub(crate) least: f64,
     pub(crate) greatest: f64,
-    /// How much it counts in a mean.
+    /// Weight in a mean.
     weight: f64,
 }
 
 impl SeriesSample {
-    /// The same in another unit.
+    /// Converts the sample to another unit.
     pub(crate) fn map(self, scaled: impl Fn(f64) -> f64) -> Self {
         Self {
             value: scaled(self.value),
@@ -55,7 +55,7 @@ impl<'r> From<&'r Measurement> for Timeline<'r> {
 }
 
 impl<'r> Timeline<'r> {
-    /// Without the seconds after the last attempt, in which the load waited for what it had begun.
+    /// Removes the seconds after the last attempt, in which the load waited for open transactions.
     pub(crate) fn while_attempted(self) -> Self {
         let last = self.seconds.iter().rposition(|it| it.attempted > 0);
         let seconds = &self.seconds[..last.map_or(0, |last| last + 1)];
@@ -77,7 +77,7 @@ impl<'r> Timeline<'r> {
         (groups.collect(), length_s)
     }
 
-    /// A metric in at most `samples_max` samples.
+    /// Returns a metric in at most `samples_max` samples.
     pub(crate) fn samples(self, metric: Metric, samples_max: usize) -> Vec<SeriesSample> {
         let (groups, _) = self.groups(samples_max);
         let samples = groups.into_iter().map(|seconds| {
@@ -98,7 +98,7 @@ impl<'r> Timeline<'r> {
             return Some((value, second.succeeded as f64));
         }
         let left = self.elapsed_ns as f64 / 1e9 - second.at_s as f64;
-        // What the load had begun may end after it: that is no rate of the load.
+        // Open transactions may end after the load; they do not count as its rate.
         let length = if self.seconds.len() == 1 && left <= 0.0 { 1.0 } else { left.min(1.0) };
         let is_only = self.seconds.len() == 1;
         (is_only || length >= SHORTEST_S).then(|| (value / length, 1.0))
@@ -121,7 +121,7 @@ fn sample(at_s: f64, values: impl Iterator<Item = (f64, f64)>) -> SeriesSample {
     sample
 }
 
-/// The moving average, centred, over `window` samples; gaps stay gaps.
+/// Returns the moving average, centred, over `window` samples; gaps stay gaps.
 fn averaged(samples: &[SeriesSample], window: usize) -> Vec<SeriesSample> {
     let half = window / 2;
     let average = |(index, sample): (usize, &SeriesSample)| {
@@ -136,13 +136,13 @@ fn averaged(samples: &[SeriesSample], window: usize) -> Vec<SeriesSample> {
     samples.iter().enumerate().map(average).collect()
 }
 
-/// The moving average if the samples are rough, with how many of them it is over.
+/// Returns the moving average if the samples are rough, with its window.
 pub(crate) fn smoothed(samples: &[SeriesSample]) -> Option<(Vec<SeriesSample>, usize)> {
-    /// Fewer are seen well enough as they are.
+    /// Minimum of samples for smoothing, as fewer are clear enough.
     const SAMPLES_MIN: usize = 25;
-    /// Bernat's plots average over 20 s.
+    /// Maximum window; Bernat's plots average over 20 s.
     const WINDOW_MAX: usize = 20;
-    /// The share of the mean by which samples lie off their neighbours' mean.
+    /// Least roughness, as a share of the mean, that is smoothed.
     const ROUGHNESS_MIN: f64 = 0.05;
     if samples.len() < SAMPLES_MIN {
         return None;
@@ -151,8 +151,8 @@ pub(crate) fn smoothed(samples: &[SeriesSample]) -> Option<(Vec<SeriesSample>, u
     (roughness(samples)? > ROUGHNESS_MIN).then(|| (averaged(samples, window), window))
 }
 
-/// By what share of the mean a quarter of the samples, or more, lie off their neighbours. A
-/// quarter, since an edge between two levels is no roughness: it must not be smoothed away.
+/// Returns the share of the mean by which at least a quarter of the samples differ from their
+/// neighbours. A quarter, because an edge between two levels is not roughness and must be kept.
 fn roughness(samples: &[SeriesSample]) -> Option<f64> {
     let off =
         |near: &[SeriesSample]| (near[1].value - f64::midpoint(near[0].value, near[2].value)).abs();

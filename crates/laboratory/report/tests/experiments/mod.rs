@@ -1,4 +1,4 @@
-//! The stored record of an experiment, and variants of it.
+//! Provides the stored record of an experiment, and variants of it.
 
 #![allow(dead_code, reason = "each test binary takes the records that it needs")]
 
@@ -15,7 +15,7 @@ pub(crate) fn whole() -> Experiment {
     Experiment::parse(STORED).expect("it is of this format")
 }
 
-/// The same on another platform: dearer, and the more so the smaller the object.
+/// Returns the record of another platform: dearer, especially for small objects.
 pub(crate) fn elsewhere() -> Experiment {
     let mut other = whole();
     other.plan.started = text("2026-11-23T03:04:05Z");
@@ -32,13 +32,13 @@ pub(crate) fn elsewhere() -> Experiment {
     other
 }
 
-/// Stopped before anything was measured.
+/// Returns a record that was stopped before any measurement.
 pub(crate) fn unmeasured() -> Experiment {
     let first = STORED.lines().next().expect("it has a first line");
     Experiment::parse(&format!("{first}\n")).expect("it is the beginning")
 }
 
-/// Names, titles and reasons that want to be markup or orders.
+/// Makes an experiment whose names, titles and reasons try to inject markup or commands.
 pub(crate) fn hostile() -> Experiment {
     let bad = "</td><script>alert(1)</script>\u{1b}[2J\u{202e}\"'";
     let mut experiment = whole();

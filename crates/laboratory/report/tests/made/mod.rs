@@ -1,4 +1,4 @@
-//! Records made by code, with the shapes of real runs. The same each time.
+//! Makes records by code, with the shapes of real runs. Each call gives the same.
 
 #![allow(dead_code, reason = "each test binary takes the records that it needs")]
 
@@ -17,7 +17,7 @@ use measure::record::{
 };
 use report::ReportDocument;
 
-/// The report of one record.
+/// Returns the report of one record.
 pub(crate) fn report_of(record: &LoadRecord) -> ReportDocument {
     report::load::document(&[("run", record)])
 }
@@ -72,7 +72,7 @@ pub(crate) fn empty() -> LoadRecord {
     }
 }
 
-/// Small enough to be read by eye: two transactions.
+/// Makes a record small enough to read by eye: two transactions.
 pub(crate) fn tiny() -> LoadRecord {
     let histogram = |times: [u64; 2]| {
         let mut histogram = Histogram::default();
@@ -122,14 +122,14 @@ pub(crate) fn tiny() -> LoadRecord {
     record
 }
 
-/// One second, one client, no spread to speak of.
+/// Makes a record of one second and one client, without noticeable spread.
 pub(crate) fn one_second() -> LoadRecord {
     let mut run = Run::new(7, "full");
     run.second(400, 0, 2.5, 2.0);
     run.finish(&[(Kind::Full, 1.0)])
 }
 
-/// 30 seconds of kept connections: fast, even, a few of them new.
+/// Makes 30 seconds of kept connections: fast, even, a few of them new.
 pub(crate) fn keep_alive() -> LoadRecord {
     let mut run = Run::new(3, "full");
     for _ in 0..30 {
@@ -141,7 +141,7 @@ pub(crate) fn keep_alive() -> LoadRecord {
     run.finish(&[(Kind::Kept, 0.99), (Kind::Full, 0.01)])
 }
 
-/// One full handshake and three resumptions of a session, of one kind, at a rate.
+/// Makes one full handshake and three resumptions of a session, of one kind, at a rate.
 pub(crate) fn resumed(kind: Kind, seed: u64) -> LoadRecord {
     let mut run = Run::new(seed, kind.name());
     for _ in 0..20 {
@@ -153,7 +153,7 @@ pub(crate) fn resumed(kind: Kind, seed: u64) -> LoadRecord {
     run.finish(&[(Kind::Full, 0.25), (kind, 0.75)])
 }
 
-/// A ramp past the capacity, as in Bernat's plots: at 788 per second it gives way.
+/// Makes a ramp past the capacity, as in Bernat's plots: at 788 per second it gives way.
 pub(crate) fn ramp() -> LoadRecord {
     let mut run = Run::new(11, "session-id");
     for second in 0..120 {
@@ -193,12 +193,12 @@ pub(crate) fn ramp() -> LoadRecord {
     record
 }
 
-/// The same as it is without a search: no steps, only seconds.
+/// Makes a ramp without a search: no steps, only seconds.
 pub(crate) fn plain_ramp() -> LoadRecord {
     LoadRecord { steps: Vec::new(), capacity: None, ..ramp() }
 }
 
-/// Numbers that no load brings: none, infinite, or as great as can be.
+/// Makes a record of impossible numbers: none, infinite, or as great as can be.
 pub(crate) fn broken() -> LoadRecord {
     let mut record = ramp();
     record.host.load_average = f64::NAN;
@@ -221,7 +221,7 @@ pub(crate) fn broken() -> LoadRecord {
     record
 }
 
-/// A server that goes away in the middle and comes back, with seconds in which nothing succeeds.
+/// Makes a server that fails in the middle and returns, with seconds without any success.
 pub(crate) fn failing() -> LoadRecord {
     let mut run = Run::new(5, "psk");
     for second in 0..40 {
@@ -235,7 +235,7 @@ pub(crate) fn failing() -> LoadRecord {
     record
 }
 
-/// Every second of a long run, with a spike that must not be lost.
+/// Makes every second of a long run, with a spike that must not be lost.
 pub(crate) fn long(seconds: u32) -> LoadRecord {
     let mut run = Run::new(9, "full");
     for second in 0..seconds {
@@ -266,7 +266,7 @@ fn offered() -> RecordedTls {
     }
 }
 
-/// Every string of it wants to be a script, a colour or a second cell.
+/// Makes a record whose every string tries to inject a script, a colour or a second cell.
 pub(crate) fn hostile() -> LoadRecord {
     let evil = "\"><script>alert('x')</script>&amp;\u{1b}[31m\u{202e}";
     let mut record = failing();
@@ -313,7 +313,7 @@ pub(crate) fn hostile() -> LoadRecord {
     record
 }
 
-/// A run in the making.
+/// A run under construction.
 struct Run {
     chance: u64,
     seconds: Vec<LoadSecond>,
@@ -335,7 +335,7 @@ impl Run {
         self.flags.push([format!("--{name}"), value.to_owned()]);
     }
 
-    /// From 0 to 1 (splitmix64).
+    /// Returns a number from 0 to 1 (splitmix64).
     fn share(&mut self) -> f64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.chance;
@@ -344,18 +344,18 @@ impl Run {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The value, more or less.
+    /// Returns the value with random noise.
     fn noisy(&mut self, value: f64, noise: f64) -> f64 {
         let sum: f64 = (0..4).map(|_| self.share() - 0.5).sum();
         (value * (1.0 + noise * sum * 1.7)).max(0.0)
     }
 
-    /// The slowest take `skew` times the mean.
+    /// Adds a second, in which the slowest transactions take `skew` times the mean.
     fn second(&mut self, attempted: u64, failed: u64, mean_ms: f64, skew: f64) {
         let succeeded = attempted.saturating_sub(failed);
         let mut of_second = Histogram::default();
         for _ in 0..succeeded.min(200) {
-            // Exponential above a minimum, as a queue's waiting times are.
+            // Exponential above a minimum, like a queue's waiting times.
             let waited = -(1.0 - self.share()).ln() * (skew / 6.0);
             let ms = mean_ms * (1.0 - skew / 6.0 + waited);
             of_second.record(Duration::from_secs_f64(ms.max(0.02) / 1e3));
@@ -391,7 +391,7 @@ impl Run {
         let elapsed_ns = self.seconds.len() as u64 * 1_000_000_000;
         let mut record = empty();
         record.command.extend(self.flags.into_iter().flatten());
-        // Each run has a record of its own.
+        // Each run has a different record.
         let seed = self.chance % 1000;
         record.command.extend(["--record".to_owned(), format!("{seed}.json")]);
         record.ending = RunEnding::Completed;
@@ -414,7 +414,7 @@ impl Run {
     }
 }
 
-/// The histogram with its times and counts multiplied.
+/// Returns the histogram with its times and counts multiplied.
 fn scaled(histogram: &Histogram, time: f64, count: f64) -> Histogram {
     let mut scaled = Histogram::default();
     for (ns, of_it) in histogram.buckets() {
@@ -425,7 +425,7 @@ fn scaled(histogram: &Histogram, time: f64, count: f64) -> Histogram {
     scaled
 }
 
-/// How long a transaction takes, compared with others.
+/// Returns how long a transaction takes, compared with others.
 fn cost(kind: Kind) -> f64 {
     match kind {
         Kind::Full => 1.6,
@@ -507,7 +507,7 @@ fn steps_of(record: &LoadRecord, length_s: usize) -> Vec<PlanStep> {
     chunks.map(step).collect()
 }
 
-/// Shares of a count: most of it first.
+/// Splits a count into shares, the first the greatest.
 fn split(count: u64, reasons: &[&str]) -> BTreeMap<String, u64> {
     let mut left = count;
     let mut failures = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! A page taken apart, as far as a test asks, and what holds for all pages.
+//! Parses pages as far as a test needs, and checks the rules for all pages.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::collections::BTreeSet;
 
-/// Start tags as `(name, attributes)`, after checking that each is ended in its order.
+/// Returns start tags as `(name, attributes)`, after checking that each is closed in order.
 pub(crate) fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut open: Vec<String> = Vec::new();
     let mut tags = Vec::new();
@@ -40,7 +40,7 @@ fn attributes(mut words: &str) -> Vec<(String, String)> {
     attributes
 }
 
-/// Whether a page is well-formed, asks nobody for anything, and names each id once.
+/// Asserts that a page is well-formed, loads nothing, and names each id once.
 pub(crate) fn assert_whole(name: &str, page: &str) {
     let mut ids = BTreeSet::new();
     let mut ends = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn assert_whole(name: &str, page: &str) {
     assert!(!page.contains("@import") && !page.contains("url("), "{name}");
 }
 
-/// Whether all that must be a number is one.
+/// Asserts that all values that must be numbers are.
 pub(crate) fn assert_numbers(name: &str, page: &str) {
     const NUMBERS: &str = "d x y x1 x2 y1 y2 cx cy width height data-value";
     for (tag, attributes) in tags(page) {
