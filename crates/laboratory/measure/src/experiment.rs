@@ -221,7 +221,7 @@ pub struct FailedRepeat {
 }
 
 named! {
-    /// Why a repeat has no measurement.
+    /// The reason that a repeat has no measurement.
     FailureKind {
         /// The target or this host does not support it.
         Unsupported = "unsupported",

@@ -63,7 +63,7 @@ pub(crate) struct TargetForm {
     /// Command that kills a node of a farm; only farms have it.
     #[serde(default)]
     pub(crate) lose_node: Vec<String>,
-    /// Where a client's numbers are in its output.
+    /// Places of a client's numbers in its output.
     #[serde(default)]
     pub(crate) output: OutputForm,
     /// Names of the configuration files that are made from the templates of these names.
@@ -345,7 +345,7 @@ pub(crate) enum TargetTlsVersion {
     Tls13,
 }
 
-/// Where a load generator's numbers are in its output.
+/// Places of a load generator's numbers in its output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OutputForm {
