@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileType, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -41,6 +41,21 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = without_waiting().read(true).open(path)?;
     refuse_irregular(file.metadata()?.file_type())?;
     Ok(file)
+}
+
+/// Checks that a file is a program for the kernel, or a script that names its interpreter.
+///
+/// With `process::end_child_with_us`, std starts a program by execvp(3), which gives any other file
+/// to a shell.
+///
+/// # Errors
+/// Fails with `ENOEXEC`, as execve(2) does, if it is neither. A file that cannot be read passes.
+pub fn has_format_of_program(path: &Path) -> io::Result<()> {
+    let mut head = Vec::new();
+    match open_regular(path).and_then(|file| file.take(4).read_to_end(&mut head)) {
+        Ok(_) if head != b"\x7fELF" && !head.starts_with(b"#!") => Err(Errno::NOEXEC.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Explains `NotFound` to a user who sees the file, a dangling link, in its folder.

@@ -477,7 +477,7 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// All that `/proc` shows.
+/// Returns all processes that `/proc` shows.
 fn processes() -> Vec<ProcessEntry> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();

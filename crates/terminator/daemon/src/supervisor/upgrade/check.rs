@@ -5,14 +5,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
 
 use sys::channel::{self, Channel};
-use sys::process;
+use sys::{file, process};
 use telemetry::message::LogLevel;
 use telemetry::printable::line;
 
@@ -244,7 +244,8 @@ fn check(
     hear: impl Fn(CheckNews),
 ) -> Result<NewProgram, String> {
     // This thread ends after it.
-    let process = process::end_child_with_us(&mut command).spawn();
+    let process = file::has_format_of_program(Path::new(command.get_program()))
+        .and_then(|()| process::end_child_with_us(&mut command).spawn());
     let mut process = process.map_err(|error| error.to_string())?;
     // It has the other end of the channel.
     drop(command);
