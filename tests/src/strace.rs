@@ -22,7 +22,7 @@ impl Strace {
         Self::attach_with(process, &["-c", "-U", "calls,name"])
     }
 
-    /// The same, and stops each process that it starts, once that runs its program.
+    /// Attaches, and stops each process that the traced one starts, once it runs its program.
     pub fn stopping_those_it_starts(process: Pid) -> Self {
         Self::attach_with(process, &["-e", "inject=execve:signal=SIGSTOP"])
     }

@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use super::tree::{RustSource, TextFile, Violation, WorkTree};
 
 /// Words that leave the subject unnamed.
-const NAMELESS: &[&str] =
-    &["What", "Of", "Has", "Its", "Those", "Where", "Which", "Why", "Nothing", "So"];
+const NAMELESS: &[&str] = &[
+    "What", "Of", "Has", "It", "Its", "They", "That", "Those", "The same", "All that", "Where",
+    "Which", "Why", "Nothing", "So",
+];
 
 /// Names that several types still have, one on each line. This list only shrinks.
 const SHARED: &str = include_str!("shared-names.txt");
@@ -34,13 +36,17 @@ fn nameless(source: &RustSource) -> Vec<Violation> {
     let comment = |line: &str| {
         let line = line.trim_start();
         let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
-        Some(text.split_whitespace().next().unwrap_or_default().to_owned())
+        Some(text.trim_start().to_owned())
+    };
+    let begins = |text: &str, word: &str| {
+        text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
     let mut violations = Vec::new();
     let mut is_within = false;
     for (number, line) in (1..).zip(source.text.lines()) {
         let first = comment(line);
-        if let Some(word) = first.as_deref().filter(|word| !is_within && NAMELESS.contains(word)) {
+        let text = first.as_deref().filter(|_| !is_within);
+        if let Some(word) = text.and_then(|text| NAMELESS.iter().find(|word| begins(text, word))) {
             let rule = format!("a comment that begins with \"{word}\" does not name its subject");
             violations.push(Violation::at(&source.path, number, rule));
         }

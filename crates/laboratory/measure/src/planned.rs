@@ -130,7 +130,7 @@ pub struct SimulatedRun {
     /// The script as it was executed.
     pub script: Vec<String>,
     pub verdict: CollapseVerdict,
-    /// The same farm and script with one thing changed.
+    /// Results of the farm and script with one thing changed.
     pub remedies: Vec<SimulatedRemedy>,
 }
 

@@ -52,7 +52,7 @@ impl Expectations {
         self.0.is_empty()
     }
 
-    /// All that do not hold.
+    /// Returns the expectations that do not hold.
     pub fn unmet(&self, report: &ProbeReport) -> Vec<FailedExpectation> {
         let mut unmet = Vec::new();
         for (index, node) in report.nodes.iter().enumerate() {

@@ -62,7 +62,7 @@ section! {
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
         check: Option<WrittenCheck<'a>>,
         passive: WrittenPassive<'a>,
-        /// The same as `front.keepalive`, for servers.
+        /// As `front.keepalive`, for servers.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("backend-keepalive").example(r#"keepalive = "30s""#),
         /// The address that servers see: one of this host, or one per family with a comma between

@@ -15,7 +15,7 @@ pub struct ImportFinding {
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum ImportOutcome {
-    /// The same is said, by this key; or Lariat does it always, as the words say.
+    /// This key means the same; or Lariat always does it, as the words say.
     Mapped(String),
     /// A key covers the option, and something differs.
     Differs { key: String, difference: String },

@@ -80,7 +80,7 @@ pub(super) fn carry_out_alone(
     }
 }
 
-/// All that lies ready before the first server starts.
+/// Inputs of a run, ready ready before the first server starts.
 struct PreparedRun {
     resolved: Vec<ResolvedTarget>,
     expanded: Vec<ExpandedScenario>,

@@ -45,7 +45,7 @@ pub(crate) fn figures(counts: [f64; 3], times: [f64; 2], resumed: Percentage) ->
     [attempted, succeeded, failed, mean, p99, resumed]
 }
 
-/// The same of a second.
+/// Returns these figures of one second.
 pub(crate) fn figures_of(second: &LoadSecond) -> [String; 6] {
     let counts = [second.attempted, second.succeeded, second.failed].map(|count| count as f64);
     let resumed = Percentage { part: second.resumed, whole: second.resumed + second.full };

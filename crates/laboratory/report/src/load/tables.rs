@@ -95,7 +95,7 @@ pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// The same as a sheet.
+/// Returns that table as a sheet.
 pub(crate) fn latency_sheet(record: &LoadRecord) -> DataSheet {
     let heads = "kind part count mean_ns deviation_ns min_ns p10_ns p50_ns p75_ns p90_ns p99_ns \
                  p99.9_ns p99.99_ns max_ns";
@@ -258,7 +258,7 @@ pub(crate) fn seconds(record: &LoadRecord, rows_max: usize) -> ReportTable {
     table
 }
 
-/// The same as a sheet, a row per second.
+/// Returns that table as a sheet, a row per second.
 pub(crate) fn second_sheet(record: &LoadRecord) -> DataSheet {
     let columns = SECOND_COUNTS.iter().chain(&SECOND_TIMES).map(|column| column.1);
     let row = |second: &LoadSecond| {
@@ -302,7 +302,7 @@ pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
     table
 }
 
-/// The same as a sheet.
+/// Returns that table as a sheet.
 pub(crate) fn step_sheet(record: &LoadRecord) -> DataSheet {
     let heads = "from_s length_s offered_per_s succeeded_per_s attempted succeeded failed \
                  error_rate mean_ns quantile_ns";

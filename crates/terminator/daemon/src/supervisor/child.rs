@@ -367,7 +367,7 @@ pub(crate) struct EarlierWorkerProcess {
     pub(crate) drains_until: Option<Instant>,
 }
 
-/// The same for the next program.
+/// State of a worker process, as it is handed to the next program.
 pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
     let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
     let at = left.map(|left| (clock::monotonic() + left).as_millis());

@@ -130,9 +130,8 @@ impl Control {
         checks: Checks,
     ) -> io::Result<Option<Self>> {
         let shortage = received.shortage();
-        let (SupervisorOrder::Start(start, serve), Some(bundle)) =
-            (received.order, received.bundle)
-        else {
+        let first = (received.order, received.bundle);
+        let (SupervisorOrder::Start(start, serve), Some(bundle)) = first else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
         let inheritance = Arc::new(Inheritance::of(&start));

@@ -52,7 +52,7 @@ pub(crate) struct Release {
     pub(crate) program: String,
 }
 
-/// That program's judgement of the state and of its configuration.
+/// The new program's judgement of the state and of its configuration.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct UpgradeVerdict {
     /// Reason why it would not serve; `None` if it would.
