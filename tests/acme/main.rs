@@ -9,7 +9,7 @@ mod records;
 use std::net::{Ipv4Addr, UdpSocket};
 
 use suite::clock::Clock;
-use suite::patience::within;
+use suite::patience::{until, within};
 use suite::prelude::*;
 use suite::process::memory_holds;
 
@@ -156,9 +156,11 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
 
 /// Returns the entry with this domain in the status.
 fn entry(lariat: &Lariat, domain: &str) -> Value {
-    let status = lariat.status();
-    let mut entries = status["acme"].as_array().expect("a list").iter();
-    entries.find(|one| one["domains"][0] == domain).expect("its entry").clone()
+    until("its entry", || {
+        let status = lariat.status();
+        let mut entries = status["acme"].as_array().expect("a list").iter();
+        entries.find(|one| one["domains"][0] == domain).cloned()
+    })
 }
 
 #[test]

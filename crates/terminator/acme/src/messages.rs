@@ -39,8 +39,8 @@ impl WantedCertificate {
     /// Whether the configuration says the same of both.
     pub fn is_written_as(&self, other: &Self) -> bool {
         let (account, state) = (self.account.clone(), self.state.clone());
-        let certificates = self.certificates.clone();
-        *self == Self { account, certificates, state, ..other.clone() }
+        let (certificates, open) = (self.certificates.clone(), self.open.clone());
+        *self == Self { account, certificates, state, open, ..other.clone() }
     }
 }
 
