@@ -35,7 +35,7 @@ pub struct Identity {
     pub group: u32,
 }
 
-/// The user and group that this process acts as.
+/// Returns the effective user and group of this process.
 pub fn identity() -> Identity {
     Identity {
         user: rustix::process::geteuid().as_raw(),
@@ -43,54 +43,54 @@ pub fn identity() -> Identity {
     }
 }
 
-/// The groups of this process beside its own.
+/// Returns the supplementary groups of this process.
 pub fn own_groups() -> Vec<u32> {
     let groups = rustix::process::getgroups().unwrap_or_default();
     groups.into_iter().map(rustix::process::Gid::as_raw).collect()
 }
 
-/// Whether this process may become another user.
+/// Reports whether this process may become another user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this process may make and remove files in a directory.
+/// Checks that this process may create and remove files in a directory.
 ///
 /// # Errors
-/// It may not, or there is no such directory.
+/// Fails if it may not, or if the directory does not exist.
 pub fn may_write(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    // As who acts, not as who started it.
+    // Judged by the effective user, not by the real one.
     let flags = AtFlags::EACCESS;
     Ok(rustix::fs::accessat(CWD, directory, access, flags)?)
 }
 
-/// Whether this process may write to a file that there is; nothing is opened.
+/// Checks that this process may write to an existing file; opens nothing.
 ///
 /// # Errors
-/// It may not, or there is no such file.
+/// Fails if it may not, or if the file does not exist.
 pub fn may_write_file(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// The parent's process number; 1 or that of a subreaper if the parent is gone.
+/// Returns the pid of the parent; 1 or that of a subreaper if the parent is gone.
 pub fn parent() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// Begins a session of its own, without a terminal: setsid(2). Not for the leader of a group.
+/// Starts a new session without a terminal: setsid(2). Not for the leader of a process group.
 pub fn new_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Whether this process may draw on the terminal: it is in the foreground, or no shell controls it.
+/// Reports whether this process may draw on the terminal: in the foreground or without a shell.
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 pub fn host_name() -> String {
-    // The kernel's are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
+    // Host names of the kernel are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
     let mut name = [0_u8; 256];
     // SAFETY: the call writes no more than it is told, which is less than there is.
     let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
@@ -98,32 +98,32 @@ pub fn host_name() -> String {
     name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. To be
-/// called by the first thread: a thread's name is what this is.
+/// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. Must be
+/// called by the first thread, because the name belongs to the thread.
 pub fn set_name(name: &str) -> io::Result<()> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     Ok(rustix::thread::set_name(&name)?)
 }
 
-/// Ends this process with SIGKILL when the thread that started it ends. A change of user undoes
-/// this; call it after, and look then whether the parent is still there.
+/// Makes the kernel kill this process (SIGKILL) when the thread that started it ends. A change of
+/// user undoes this: call it afterwards, and then check that the parent still exists.
 pub fn end_with_parent() -> io::Result<()> {
     let signal = Some(KernelSignal::KILL);
     Ok(rustix::process::set_parent_process_death_signal(signal)?)
 }
 
-/// Takes [`end_with_parent`] back: this process has something to do then.
+/// Undoes [`end_with_parent`], for a process that has work to do after its parent's end.
 pub fn outlive_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(None)?)
 }
 
-/// Lets a program, once it is started, be killed when the thread that starts it ends. What it
-/// starts itself is not; and a program that changes its user is let off.
+/// Makes the kernel kill a program when the thread that starts it ends. The program's own children
+/// are not killed, nor is a program that changes its user.
 pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     let own = std::process::id();
     let prepare = move || {
         end_with_parent()?;
-        // We may have ended before that.
+        // The parent may have ended before that.
         if parent() == own { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
     };
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
@@ -131,7 +131,7 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Waits for the end of a child: how it ended. std's `Child` is not to be used for it as well.
+/// Waits for a child and returns its exit status. Not to be mixed with std's `Child`.
 pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
@@ -140,16 +140,16 @@ pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(status.as_raw()))
 }
 
-/// Whether a child has ended. How, is still to be asked ([`wait`]).
+/// Reports whether a child has ended, without reaping it ([`wait`] does).
 pub fn has_ended(child: u32) -> bool {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     pid.is_some_and(|pid| waitid(WaitId::Pid(pid), options).is_ok_and(|ended| ended.is_some()))
 }
 
-/// Takes note of the end of children of the first thread that are none of these: what fell to this
-/// process as the first of its container, or was started by the program that it was before. Without
-/// `/proc`, or the kernel's `CONFIG_PROC_CHILDREN`, they stay until this process ends.
+/// Reaps ended children of the first thread that are not in `known`: processes that this one
+/// adopted as the first of its container, or that the program before exec started. Without `/proc`
+/// or the kernel's `CONFIG_PROC_CHILDREN` they stay until this process ends.
 pub fn reap_strays(known: &[u32]) {
     let own = std::process::id();
     let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
@@ -161,24 +161,23 @@ pub fn reap_strays(known: &[u32]) {
     }
 }
 
-/// Becomes the parent of whatever descends from this process and loses its own parent
-/// (`PR_SET_CHILD_SUBREAPER`), so that nothing that it started can escape it.
+/// Makes this process adopt its orphaned descendants (`PR_SET_CHILD_SUBREAPER`), so that none can
+/// escape it.
 pub fn adopt_orphans() -> io::Result<()> {
     // Any number but 0 turns it on.
     Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
 
-/// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).
+/// Forbids that anything this process starts gains more rights than it (`PR_SET_NO_NEW_PRIVS`).
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Becomes that user and group, in all threads, in these further groups alone, for good; only root
-/// can.
+/// Changes the user, group and supplementary groups of all threads irrevocably; only root can.
 ///
-/// An error may leave the process between the two: it must end then.
+/// An error may leave the process half changed: it must exit then.
 pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
-    // It is root's to change.
+    // Only root can change the bounding set.
     drop_bounding_set()?;
     // libc's calls change all threads; the kernel's, which rustix makes, one.
     // SAFETY: as many groups are read as the slice has.
@@ -193,21 +192,21 @@ pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up every capability (capabilities(7)), also those that a service manager gave to an
-/// ordinary user: ambient, effective, permitted, inheritable; and of the bounding set what may be
-/// given up, which takes `CAP_SETPCAP`. To be called before the first thread is started.
+/// Drops every capability (capabilities(7)), also those that a service manager gave to an ordinary
+/// user: ambient, effective, permitted, inheritable; and the bounding set as far as possible, which
+/// takes `CAP_SETPCAP`. Must be called before the first thread is started.
 pub fn drop_capabilities() -> io::Result<()> {
     drop_capabilities_but(CapabilitySet::empty())
 }
 
-/// Keeps what the process has over a change of its user, until [`drop_capabilities`] or
+/// Keeps the capabilities over a change of the user, until [`drop_capabilities`] or
 /// [`keep_foreign_addresses`].
 pub fn keep_over_change_of_user() -> io::Result<()> {
     Ok(set_keep_capabilities(true)?)
 }
 
-/// Gives up every capability but the one to use addresses of other hosts (`CAP_NET_RAW`, for
-/// `IP_TRANSPARENT`). `PermissionDenied` = the process has not got that.
+/// Drops every capability but the one to use addresses of other hosts (`CAP_NET_RAW`, for
+/// `IP_TRANSPARENT`). Fails with `PermissionDenied` if the process does not have that one.
 pub fn keep_foreign_addresses() -> io::Result<()> {
     let kept = CapabilitySet::NET_RAW;
     if !capabilities(None)?.permitted.contains(kept) {
@@ -219,7 +218,7 @@ pub fn keep_foreign_addresses() -> io::Result<()> {
 fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     drop_bounding_set()?;
     match clear_ambient_capability_set() {
-        // Before Linux 4.3 there is none.
+        // Before Linux 4.3 there is no ambient set.
         Err(Errno::INVAL) => {}
         cleared => cleared?,
     }
@@ -228,12 +227,12 @@ fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// The bounding set limits the rights of programs that this process starts. It starts none, so a
-/// process that must not change the set may go on.
+/// Empties the bounding set, which limits the rights of programs that this process starts. It
+/// starts none, so a process that must not change the set may continue.
 fn drop_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The kernel has no more, or it is not ours to change.
+            // The kernel has no more capabilities, or we may not change the set.
             Err(Errno::INVAL | Errno::PERM) => break,
             removed => removed?,
         }
@@ -246,8 +245,8 @@ fn can_become_root(from: Identity) -> bool {
     from.user != 0 && unsafe { libc::setuid(0) } == 0
 }
 
-/// The user of that name, or with that number, and the user's own group, as `/etc/passwd` has
-/// them; a number that is not there has the group of the same number. `Ok(None)` = no such name.
+/// Finds a user by name or number, and the user's primary group, in `/etc/passwd`; an unknown
+/// number gets the group of the same number. `Ok(None)` if the name is unknown.
 pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
     let found = find_user(&fs::read_to_string("/etc/passwd")?, name);
     let numbered = || {
@@ -257,13 +256,13 @@ pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
     Ok(found.or_else(numbered))
 }
 
-/// The group of that name or number, as `/etc/group` has it.
+/// Finds a group by name or number in `/etc/group`.
 pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
     let found = find_group(&fs::read_to_string("/etc/group")?, name);
     Ok(found.or_else(|| name.parse().ok()))
 }
 
-/// The groups in which `/etc/group` has that user beside its own, by the user's name or number.
+/// Returns the supplementary groups of a user, given by name or number, from `/etc/group`.
 pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
     let passwd = fs::read_to_string("/etc/passwd")?;
     let name = rows(&passwd).find_map(|row| match row[..] {
@@ -274,7 +273,7 @@ pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
     Ok(name.map_or_else(Vec::new, |name| groups_of(&groups, name)))
 }
 
-/// The fields of each line of `/etc/passwd` or `/etc/group`.
+/// Splits each line of `/etc/passwd` or `/etc/group` into fields.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().map(|line| line.split(':').collect())
 }
@@ -307,8 +306,8 @@ fn find_group(groups: &str, name: &str) -> Option<u32> {
 
 const HOSTS: &str = "/etc/hosts";
 
-/// The host's name where it is fully qualified, or `/etc/hosts` knows it so; else the address that
-/// it has towards the internet, as a literal.
+/// Returns the host's name if it, or an alias in `/etc/hosts`, is fully qualified; else an address
+/// literal of the source address towards the internet.
 pub fn own_name() -> String {
     let hosts = fs::read(HOSTS).unwrap_or_default();
     qualified(&host_name(), &String::from_utf8_lossy(&hosts)).unwrap_or_else(|| {
@@ -319,7 +318,7 @@ pub fn own_name() -> String {
     })
 }
 
-/// The fully qualified form of a host's name.
+/// Returns the fully qualified form of a host's name.
 fn qualified(name: &str, hosts: &str) -> Option<String> {
     let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or(line));
     let rows = lines.map(|line| line.split_whitespace().skip(1));
@@ -337,9 +336,9 @@ fn qualified(name: &str, hosts: &str) -> Option<String> {
     all.find(is_qualified).map(str::to_owned)
 }
 
-/// The address that packets to the internet have; none is sent.
+/// Returns the source address of packets to the internet; sends none.
 fn own_address() -> IpAddr {
-    // Addresses of documentation (RFC 5737, RFC 3849): the route is that of all without their own.
+    // Documentation addresses (RFC 5737, RFC 3849) take the default route.
     let routes = [("0.0.0.0:0", "192.0.2.1:25"), ("[::]:0", "[2001:db8::1]:25")];
     let mut sources = routes.into_iter().filter_map(|(from, to)| {
         let socket = UdpSocket::bind(from).ok()?;
@@ -349,26 +348,26 @@ fn own_address() -> IpAddr {
     sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A process that was killed is gone within milliseconds, unless a file system holds it.
+/// Longest wait for killed processes; they end within milliseconds unless a file system hangs.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From one look for those that are left to the next.
+/// Pause between two scans for living descendants.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// One at a time: an orphan does not say whose it was.
+/// Held while a program runs: one at a time, because an orphan does not tell whose child it was.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The one whose turn it is.
+/// The program that runs now.
 static CURRENT: Mutex<Option<Descendants>> = Mutex::new(None);
 
-/// A program and all that it starts.
+/// A program and all its descendants.
 pub struct ProgramTree {
     descendants: Descendants,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl ProgramTree {
-    /// Starts a program in a group of its own, once no other one of this process has a brood.
+    /// Starts a program in its own process group, once this process runs no other such program.
     pub fn start(command: &mut Command) -> io::Result<(Self, Child)> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         adopt_orphans()?;
@@ -382,8 +381,8 @@ impl ProgramTree {
         Ok((Self { descendants, _turn: turn }, child))
     }
 
-    /// Ends all that is left of them at once (SIGKILL), and waits until they are gone. The program
-    /// itself is its starter's to await.
+    /// Kills every descendant (SIGKILL) and waits until they are gone. The caller reaps the program
+    /// itself.
     pub fn end(&self) {
         self.descendants.end();
     }
@@ -402,9 +401,9 @@ pub fn end_current_brood() {
     descendants.iter().for_each(Descendants::end);
 }
 
-/// Ends the group of a program that was started as its founder, and all that descends from it, and
-/// waits until they are gone; the program itself is its starter's to await. For a process to which
-/// no orphans fall: what has left the group and lost its parent too is not found.
+/// Kills the process group of the program `founder` and every descendant, and waits until they are
+/// gone. The caller reaps the program itself. For a process that adopts no orphans: a descendant
+/// that has left the group and also lost its parent is not found.
 pub fn end_group(founder: u32) {
     if let Ok(founder) = i32::try_from(founder) {
         Descendants { founder, others: None }.end();
@@ -415,22 +414,22 @@ fn current() -> MutexGuard<'static, Option<Descendants>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The marks by which a process is known to descend from a program.
+/// Criteria by which a process is known to descend from a program.
 #[derive(Clone)]
 struct Descendants {
     founder: i32,
-    /// Children of this process that were there before; `None` = no orphans fall to it.
+    /// Children this process had before; `None` if it adopts no orphans.
     others: Option<Vec<i32>>,
 }
 
 impl Descendants {
     fn end(&self) {
         let begun = Instant::now();
-        // One that has become another user may not be ours to end.
+        // Killing a process that runs as another user may be forbidden.
         let ended = |pid: &i32| {
             Pid::from_raw(*pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
         };
-        // A child that one of them starts meanwhile is found by the next look.
+        // A child forked meanwhile is found by the next scan.
         while self.living().iter().filter(|pid| ended(pid)).count() > 0
             && begun.elapsed() < END_TIME_MAX
         {
@@ -438,12 +437,12 @@ impl Descendants {
         }
     }
 
-    /// Processes that run; one that has ended, and is this process's to reap, is reaped.
+    /// Returns the running descendants; reaps ended ones that are children of this process.
     fn living(&self) -> Vec<i32> {
         let (own, all) = (own_pid(), processes());
-        // 0 if it is of another PID namespace, as that of a container's first process.
+        // 0 if our group is in another PID namespace, as for a container's first process.
         let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
-        // Another child of ours stays in our group, as no child of this program does.
+        // Other children of ours stay in our group; no child of this program does.
         let is_first = |one: &&ProcessEntry| match &self.others {
             None => one.group == self.founder,
             Some(others) => {
@@ -458,14 +457,14 @@ impl Descendants {
             looked += 1;
         }
         for one in found.iter().filter(|one| one.has_ended && one.pid != self.founder) {
-            // It fails for one whose parent is another.
+            // Fails for a process with another parent.
             let _ = Pid::from_raw(one.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         }
         found.into_iter().filter(|one| !one.has_ended).map(|one| one.pid).collect()
     }
 }
 
-/// A line of the host's table of processes.
+/// A process of the host, from `/proc`.
 struct ProcessEntry {
     pid: i32,
     parent: i32,
@@ -477,7 +476,7 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Returns all processes that `/proc` shows.
+/// Returns every process that `/proc` shows.
 fn processes() -> Vec<ProcessEntry> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -486,7 +485,7 @@ fn processes() -> Vec<ProcessEntry> {
     numbers.filter_map(|pid| stat_of(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
 }
 
-/// A line of proc_pid_stat(5). The name, in parentheses, may hold any byte.
+/// Parses a line of proc_pid_stat(5). The name, in parentheses, may contain any byte.
 fn stat_of(pid: i32, line: &[u8]) -> Option<ProcessEntry> {
     let name_end = line.iter().rposition(|byte| *byte == b')')?;
     let mut fields = str::from_utf8(line.get(name_end + 1..)?).ok()?.split_ascii_whitespace();
