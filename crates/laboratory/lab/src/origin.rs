@@ -68,7 +68,7 @@ impl BoundOrigin {
     pub(crate) fn open(options: OriginOptions) -> LabResult<Self> {
         // Before the first thread, so that no thread takes these signals.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
-        // If it cannot be raised, `warn` is called when it is reached.
+        // If the limit cannot be raised, `warn` is called when it is reached.
         let _ = usage::raise_open_files();
         let mut origin = Self {
             listeners: vec![Vec::new(); options.threads.into()],

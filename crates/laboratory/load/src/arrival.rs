@@ -107,7 +107,7 @@ impl ArrivalSource {
 #[derive(Clone, Debug)]
 struct ArrivalCurve {
     legs: Vec<CurveSegment>,
-    /// The leg that the last answer lay in; questions only rise.
+    /// Leg of the last answer; arguments only rise.
     at: usize,
     end_ns: u64,
 }

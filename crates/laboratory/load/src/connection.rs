@@ -33,14 +33,14 @@ pub(crate) struct ClientConnection {
     pub(crate) is_full: bool,
     /// Whether a write found the connection reset; a read would only report its end.
     is_reset: bool,
-    /// When the transaction's handshake was over, and its reply began.
+    /// Instants at which the transaction's handshake was over, and its reply began.
     pub(crate) marks: TransactionTimes,
 }
 
 /// Instants of the current transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransactionTimes {
-    /// The first byte of the hello went out.
+    /// Instant at which the first byte of the hello was sent.
     pub(crate) hello: Option<Instant>,
     pub(crate) open: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,

@@ -34,14 +34,14 @@ pub struct RunningLoad {
     /// First second that each thread has not reported; `None` if the thread has ended.
     reported: Vec<Option<u64>>,
     seconds: Vec<LoadSecond>,
-    /// Attempts of seconds that were over when they were counted, and nobody has heard of.
+    /// Unreported attempts of seconds that were over when they were counted.
     late: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SecondProgress {
     pub second: LoadSecond,
-    /// Attempts that belong to earlier seconds, which did not have them yet.
+    /// Attempts that belong to earlier seconds, which did not contain them yet.
     pub late: u64,
     pub failures: BTreeMap<String, u64>,
     /// Handshakes by kind.
@@ -77,7 +77,7 @@ impl Stopper {
 /// Begins a load.
 ///
 /// # Errors
-/// [`LoadStartFault`]; nothing was sent then.
+/// Fails with [`LoadStartFault`]; no packet was sent then.
 pub fn start(plan: LoadPlan) -> Result<RunningLoad, LoadStartFault> {
     for source in &plan.sources {
         check_source(*source)?;

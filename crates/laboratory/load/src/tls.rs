@@ -418,7 +418,7 @@ pub(crate) struct PresentedChain {
 }
 
 impl PresentedChain {
-    /// One that keeps staples as well.
+    /// Makes a store that keeps staples as well.
     pub(crate) fn with_staple() -> Self {
         Self { staple: Some(Mutex::default()), ..Self::default() }
     }

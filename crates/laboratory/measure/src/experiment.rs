@@ -57,7 +57,7 @@ pub struct RunEnd {
 pub struct ExperimentPlan {
     pub format: u32,
     pub tool: RecordingTool,
-    /// The command line that repeats it, a word an entry.
+    /// Command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub started: String,
     /// `quick` or `full`, or `own` if times or repeats were given.
@@ -123,7 +123,7 @@ pub struct Scenario {
     pub sources: Vec<CitedSource>,
     /// Parts of the source that are left out, and why.
     pub omitted: Vec<LeftOutPart>,
-    /// Factors that are varied beside the target, in the order of tables.
+    /// Factors that are varied besides the target, in the order of tables.
     pub factors: Vec<Factor>,
     /// Metrics that are reported for each configuration; the first is the main metric.
     pub metrics: Vec<Metric>,
@@ -238,10 +238,10 @@ pub struct Experiment {
     /// All measurements, in the order of the file.
     pub measurements: Vec<Measurement>,
     pub failures: Vec<FailedRepeat>,
-    /// The last end that was written, if any.
+    /// Last end that was written, if any.
     pub ended: Option<RunEnd>,
-    /// Measurements that occur again, of the same repeat of the same configuration, as in a file
-    /// that was joined to itself: they do not count.
+    /// Number of duplicate measurements, of the same repeat of the same configuration, as in a file
+    /// that was joined to itself: they are ignored.
     pub duplicates: usize,
     /// Number of a last line that was cut off and is ignored.
     pub cut_line: Option<usize>,

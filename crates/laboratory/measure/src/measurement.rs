@@ -70,9 +70,9 @@ pub struct Measurement {
     pub handshake: DurationSummary,
     pub traffic: TrafficBytes,
     pub handshakes: Vec<HandshakeCounts>,
-    /// Second by second, where the rate changes; else empty.
+    /// Figures second by second, if the rate changes; otherwise empty.
     pub seconds: Vec<LoadSecond>,
-    /// Rate by rate, where there are several.
+    /// Figures rate by rate, if there are several.
     pub steps: Vec<PlanStep>,
     pub read_offs: Option<ReadOffs>,
     pub noise: MeasurementNoise,
@@ -112,8 +112,8 @@ pub struct DurationSummary {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasurementNoise {
-    /// CPU time that went neither to the server nor the client nor the origin, to all CPU time
-    /// that there was, 0 to 1.
+    /// Share of all CPU time that was used by other programs than server, client and origin, 0 to
+    /// 1.
     pub foreign: f64,
     /// Share of all CPU time that the hypervisor gave to others, 0 to 1.
     pub stolen: f64,

@@ -28,7 +28,7 @@ pub enum MetricUnit {
     Percent,
 }
 
-/// Full ones and resumed ones in these seconds; `None` where there was none.
+/// Counts full and resumed handshakes in these seconds; `None` if there was none.
 fn handshakes(seconds: &[LoadSecond]) -> Option<[u64; 2]> {
     let sum = |of: fn(&LoadSecond) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
     let both = [sum(|second| second.full), sum(|second| second.resumed)];
@@ -206,7 +206,7 @@ impl Metric {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
 
-    /// The metric of one second of a run; `None` where a second has no such result.
+    /// Returns the metric of one second of a run; `None` if a second has no such result.
     pub fn of_second(self, second: &LoadSecond) -> Option<f64> {
         let time = |ns: u64| (second.succeeded > 0).then_some(ns as f64);
         match self {

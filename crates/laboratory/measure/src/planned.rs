@@ -20,7 +20,7 @@ pub struct PlannedFigure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FarmPlan {
     pub tool: RecordingTool,
-    /// The command line that repeats it, a word an entry.
+    /// Command line that repeats it, a word an entry.
     pub command: Vec<String>,
     /// The question: keys with their values, defaults included.
     pub asked: Vec<(String, String)>,

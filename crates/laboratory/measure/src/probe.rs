@@ -31,8 +31,8 @@ pub struct ProbeReport {
 #[serde(deny_unknown_fields, default)]
 pub struct NodeReport {
     pub address: String,
-    /// The reason why nothing more was found out, or not all; `None` = it speaks TLS, and all was
-    /// asked.
+    /// Reason why the probe failed or is incomplete; `None` if the address speaks TLS and the probe
+    /// is complete.
     pub trouble: Option<ProbeTrouble>,
     /// Every version that was tried, the newest first.
     pub versions: Vec<VersionReport>,
@@ -253,7 +253,7 @@ pub struct EchAnswer {
     /// Certificate of the server that answered; after a rejection, its name is compared with the
     /// public one.
     pub certificate: Option<CertificateReport>,
-    /// The reason why there was no handshake.
+    /// Reason why there was no handshake.
     pub trouble: Option<ProbeTrouble>,
 }
 
@@ -374,7 +374,7 @@ pub struct ResumptionReport {
     pub to: usize,
     pub offered: u32,
     pub resumed: u32,
-    /// The reason why none was offered, or what broke the last attempt.
+    /// Reason why no session was offered, or why the last attempt broke.
     pub trouble: Option<ProbeTrouble>,
 }
 

@@ -25,7 +25,7 @@ pub const FORMAT: u32 = 3;
 pub struct LoadRecord {
     pub format: u32,
     pub tool: RecordingTool,
-    /// The command line that repeats it, a word an entry.
+    /// Command line that repeats it, a word an entry.
     pub command: Vec<String>,
     pub plan: RecordedPlan,
     /// Start of the load, as RFC 3339 in UTC.
@@ -279,7 +279,7 @@ pub struct Latencies {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSecond {
-    /// How many seconds after the beginning of the load it began.
+    /// Start of this second, in seconds after the beginning of the load.
     pub at_s: u64,
     pub attempted: u64,
     pub succeeded: u64,
@@ -453,7 +453,7 @@ pub struct HostReport {
     /// Network cards and their queues, without loopback.
     pub networks: Vec<HostFact>,
     pub abilities: Vec<HostAbility>,
-    /// How fast keys and ciphers are, by library.
+    /// Speeds of keys and ciphers, by library.
     pub speeds: Vec<OperationSpeed>,
 }
 

@@ -95,8 +95,8 @@ pub(crate) enum HelloAnswer {
 }
 
 impl RawHello {
-    /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
-    /// is repeated, because it is no answer: a busy host drops some.
+    /// Sends the hello on a new connection and reads the answer. Retries a connection that fails,
+    /// because that is no answer: a busy host drops some.
     pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, ProbeTrouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
@@ -184,7 +184,7 @@ fn is_silent(wire: &mut TimedStream<'_>) -> bool {
     })
 }
 
-/// Sends bytes that are a hello and reads the answer.
+/// Sends the bytes of a hello and reads the answer.
 pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, ProbeTrouble> {
     converse(reach, hello).map(|(_, answer)| answer)
 }
@@ -218,7 +218,7 @@ fn converse<'r>(
     }
 }
 
-/// The answer, if all of it is there.
+/// Returns the answer if it is complete.
 fn read(received: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
@@ -244,7 +244,7 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
 
 const FATAL: u8 = 2;
 
-/// An answer to a beginning that is no record; a few bytes more may tell what it is.
+/// Judges an answer that does not begin with a record; a few more bytes may identify it.
 fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, ProbeTrouble> {
     Err(if rest.len() == received.len() {
         trouble(TroubleKind::NotTls, told(received))
@@ -253,7 +253,7 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, ProbeTro
     })
 }
 
-/// The choice of a flight so far, and whether it is whole. One that resumes a session has no chain.
+/// Returns a flight's choice so far, and whether it is complete. A resumption has no chain.
 pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), ProbeTrouble> {
     let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;

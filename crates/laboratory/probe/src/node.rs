@@ -120,7 +120,7 @@ impl Visit<'_> {
         all
     }
 
-    /// A server that is silent may wait to be asked for TLS in another protocol.
+    /// Explains a silent server: it may wait for a request for TLS in another protocol.
     fn explained(&self, found: ProbeTrouble) -> ProbeTrouble {
         let is_silent = matches!(found.kind, TroubleKind::Closed | TroubleKind::Timeout);
         let named = is_silent.then(|| self.reach.named_by_asking()).flatten();
@@ -133,7 +133,7 @@ impl Visit<'_> {
         trouble(TroubleKind::NotTls, text)
     }
 
-    /// Whether there is TLS at all. That it refuses is an answer.
+    /// Reports whether the address speaks TLS. A refusal is an answer.
     fn contact(&self) -> Result<(), ProbeTrouble> {
         self.hello(&numbers(&VERSIONS)).ask(self.reach).map(drop)
     }

@@ -132,7 +132,7 @@ pub enum Message<'a> {
     Part(ClusterFragment<'a>),
 }
 
-/// A piece of a session or notice that is longer than a datagram.
+/// Piece of a session or notice that is longer than a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClusterFragment<'a> {
     /// Number common to all parts of a session, which the sender does not use again for long.

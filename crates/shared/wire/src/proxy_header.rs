@@ -369,7 +369,7 @@ pub struct ClientTls<'a> {
     /// Cipher suite by OpenSSL's name, as haproxy and hitch send it: `TLS_AES_128_GCM_SHA256`,
     /// `ECDHE-RSA-AES128-GCM-SHA256`.
     pub cipher: Option<&'a str>,
-    /// Whether the client sent a certificate in this connection's handshake.
+    /// Reports whether the client sent a certificate in this connection's handshake.
     pub certificate_on_connection: bool,
     /// Whether the client sent a certificate in this handshake or in the resumed one.
     pub certificate_in_session: bool,

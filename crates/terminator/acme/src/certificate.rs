@@ -49,7 +49,7 @@ pub(crate) fn is_for(chain_pem: &str, key: &KeyPair) -> bool {
     leaf.is_some_and(|leaf| leaf.public_key().raw == key.subject_public_key_info())
 }
 
-/// The certificate that an authority gave, if it is for this key, these names and this time.
+/// Returns the issued certificate if it is for this key, these names and this time.
 pub(crate) fn checked(
     chain_pem: &str,
     kind: &str,

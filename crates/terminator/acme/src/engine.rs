@@ -43,7 +43,7 @@ const DNS_TIME_MAX: Duration = Duration::from_secs(25 * 3600);
 /// them may be the order.
 const TAKEN_UP_MAX: u32 = 3;
 
-/// The longest sleep: a clock that was set is noticed then.
+/// Maximum sleep, after which a changed clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Follows entries until there are no more orders.
@@ -100,7 +100,7 @@ struct DialogUnderWay {
     task: AbortHandle,
     stage: &'static str,
     waits_for: Option<String>,
-    /// The attempt before has failed.
+    /// Whether the previous attempt failed.
     is_repeated: bool,
 }
 

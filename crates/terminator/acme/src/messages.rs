@@ -61,7 +61,7 @@ impl ChallengeKind {
     }
 }
 
-/// An account outside of ACME that ours is bound to (RFC 8555 section 7.3.4).
+/// Account outside of ACME to which ours is bound (RFC 8555 section 7.3.4).
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ExternalAccount {
     pub key_id: String,
@@ -142,7 +142,7 @@ pub enum AcmeAnswer {
         order: Option<Hidden>,
         asks: Option<u64>,
     },
-    /// To be stored; with `asks` answered by [`AcmeOrder::Done`] or `Failed`.
+    /// Store the schedule; with `asks` answer by [`AcmeOrder::Done`] or `Failed`.
     State {
         name: String,
         state: String,
@@ -173,7 +173,7 @@ pub struct EntryStatus {
     pub stage: String,
     /// The event that it waits for, and since when, as an end of a sentence; `None` = none.
     pub waits_for: Option<String>,
-    /// When something is done next, in seconds since the epoch; `None` while something is.
+    /// Time of the next step, in seconds since the epoch; `None` while one is in progress.
     pub next: Option<u64>,
     /// Reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,

@@ -44,9 +44,9 @@ pub(crate) struct OrderFault {
     pub(crate) wait_until: Option<u64>,
     /// Whether the authority no longer knows the account.
     is_account_gone: bool,
-    /// The authority could not be asked, by any name.
+    /// Whether the authority did not answer, which affects all names.
     pub(crate) is_unanswered: bool,
-    /// Whether it is this host's: nothing has been asked of the authority.
+    /// Whether the failure is this host's: nothing was requested from the authority.
     pub(crate) is_ours: bool,
     /// Whether a certificate was issued that differs from the order.
     pub(crate) was_issued: bool,
@@ -132,7 +132,7 @@ async fn answered(ended: oneshot::Receiver<Result<(), String>>) -> Result<(), St
     ended.await.unwrap_or_else(|_| Err("this process ends".to_owned()))
 }
 
-/// A challenge that is taken away when its order is over, whatever becomes of that.
+/// A challenge in place, which is removed when its order ends, in whatever way.
 struct PreparedChallenge {
     all: Arc<Challenges>,
     id: u64,
@@ -211,7 +211,7 @@ impl OrderDialog {
     ) -> Result<PlacedOrder, OrderFault> {
         let key = certificate::new_key(kind).map_err(OrderFault::new)?;
         let order = match self.place(account, replaces).await {
-            // Another certificate has replaced it: that one is ours no longer to replace.
+            // The old certificate is already replaced by another, so the order cannot name it.
             Err(fault) if replaces.is_some() && fault.wait_until.is_none() => {
                 self.place(account, None).await?
             }

@@ -260,8 +260,8 @@ impl RenewalSchedule {
         self.is_urgent = true;
     }
 
-    /// The order that [`Self::begins`] was told of was not placed, because the disk took nothing.
-    /// It costs no attempt, so that the pause does not grow; an operator need not wait for it.
+    /// Notes that the order begun by [`Self::begins`] was not placed: the disk took nothing.
+    /// No attempt is counted, so that the pause does not grow; an operator need not wait for it.
     pub fn was_not_placed(&mut self, why: &str, now: u64) {
         self.orders.pop();
         self.failures = self.failures.saturating_sub(1).max(1);
@@ -348,7 +348,7 @@ fn same_names_max(certificate: Option<&KnownCertificate>) -> usize {
     usize::try_from(used * 2).unwrap_or(usize::MAX).max(SAME_NAMES_MAX)
 }
 
-/// A time that was noted, unless by a clock that has been set back since.
+/// Returns a stored time, unless its clock has been set back since.
 fn past(at: u64, now: u64) -> Option<u64> {
     Some(at).filter(|at| *at <= now + CLOCK_MAX)
 }
@@ -594,7 +594,7 @@ mod tests {
         }
     }
 
-    /// An authority of 90 days with windows as Let's Encrypt's, for a year of 1,000 names.
+    /// Simulates a year of 1,000 names, with 90 days and windows as Let's Encrypt's.
     #[test]
     fn a_year_of_a_thousand_names_keeps_the_limits() {
         let begun = 1_700_000_000;

@@ -74,7 +74,7 @@ impl SharedOrder {
     }
 }
 
-/// The fault of what is stored as the account at that directory; `None` = it is one.
+/// Returns the fault of the stored account at that directory; `None` = it is valid.
 pub fn account_fault(directory: &str, text: &str) -> Option<String> {
     StoredAccount::read(directory, text).err()
 }

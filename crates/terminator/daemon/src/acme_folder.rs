@@ -38,7 +38,7 @@ pub(crate) struct FoundAcme {
     /// The orders that are under way, by the same names; with their keys.
     #[serde(default)]
     pub(crate) open: Vec<(String, String)>,
-    /// By their names, without their keys.
+    /// Certificates by their names, without their keys.
     pub(crate) certificates: Vec<(String, ServedCertificate)>,
     /// Files not there yet, because the previous program could not store them.
     pub(crate) waiting: Vec<WaitingFile>,
@@ -145,7 +145,7 @@ pub(crate) fn order_file(name: &str) -> PathBuf {
     Path::new("state").join(format!("{name}.order.json"))
 }
 
-/// The file of the records that may be in the DNS.
+/// Returns the path of the file that lists records that may be in the DNS.
 pub(crate) fn records_file() -> PathBuf {
     Path::new("state").join(".dns-records.json")
 }

@@ -37,8 +37,8 @@ impl Hook {
         (&self.record, &self.value) == (&other.record, &other.value)
     }
 
-    /// Runs it to its end. Says whether that was status 0, and what it has written, or what kept
-    /// it from that.
+    /// Runs the program to its end. Returns whether its status was 0, and its output or the reason
+    /// why it could not run.
     pub(crate) fn run(&self) -> (bool, String) {
         let ended = self.start().and_then(|started| self.attend(started));
         ended.unwrap_or_else(|error| (false, format!("{}: {error}", self.program.display())))

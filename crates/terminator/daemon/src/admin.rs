@@ -95,15 +95,15 @@ impl AdminDescriptors {
     }
 }
 
-/// Clients that are connected at the same time; more wait in the kernel's queue.
+/// Maximum number of clients at the same time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long somebody may take to read the document: it fits into a socket's buffer but for very
-/// many services, so this is generous. It is longer than we may be kept from writing, because a
-/// plan of very many services is being built.
+/// How long a client may take to read the document. This is generous, because the document fits
+/// into a socket's buffer except with very many services. It is longer than the building of a plan
+/// of very many services can keep us from writing.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Accepting fails for want of descriptors or memory, and does so at once until there are some.
+/// Pause after a failed accept: without descriptors or memory, accept fails at once every time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
@@ -113,7 +113,7 @@ async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
         reason = "its successor is unsafe, because of types that lend others' files"
     )]
     let listener = AsyncFd::new(listener);
-    // The only errors are of the reactor, which is there as long as this task.
+    // Errors come only from the reactor, which lives as long as this task.
     let Ok(listener) = listener else {
         return;
     };
@@ -132,8 +132,8 @@ async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
     }
 }
 
-/// Takes a client. Another process that has the listener may shut it down: the kernel says then
-/// that it is ready and that nobody is there, and tokio's own call would ask without end.
+/// Accepts a client. Another process that has the listener may shut it down: the kernel then
+/// reports readiness without a client, and tokio's own call would loop without end.
 async fn accept(listener: &AsyncFd<UnixListener>) -> io::Result<UnixStream> {
     loop {
         let mut ready = listener.readable().await?;
@@ -151,7 +151,7 @@ async fn accept(listener: &AsyncFd<UnixListener>) -> io::Result<UnixStream> {
     }
 }
 
-/// A client that leaves before the end loses the rest; that is no fault of ours.
+/// Sends the document. A client that leaves early loses the rest, which is no fault of ours.
 async fn tell(mut stream: UnixStream, state: &AdminState) {
     let document = json_within(JSON_BYTES_MAX, state.document());
     let told = async {

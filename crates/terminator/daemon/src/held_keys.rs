@@ -270,7 +270,7 @@ fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource
 
 fn of_file(source: &CertificateSource) -> Option<(KeyId, KeyOrigin)> {
     let mut der = signing::key_of(source)?;
-    // One that cannot be read is reported by who builds the plan.
+    // The builder of the plan reports a key that cannot be read.
     let public_key = HeldKey::read(&der)?.public_key()?;
     let key = Secret::new(std::mem::take(&mut *der));
     Some((key_id(&public_key), KeyOrigin::File(key)))

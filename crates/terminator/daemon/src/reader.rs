@@ -258,7 +258,7 @@ fn work() -> io::Result<()> {
     // The terminal and service managers signal every process; the supervisor ends this one.
     use Signal::{Hangup, Interrupt, Terminate, User1, User2};
     signal::ignore(&[Hangup, Interrupt, Terminate, User1, User2])?;
-    // Keys pass through here.
+    // Keys pass through this process.
     usage::forbid_core_dumps()?;
     process::end_with_parent()?;
     process::set_name(READER_NAME)?;

@@ -42,8 +42,8 @@ pub(crate) struct AcmeStatus {
     pub(crate) stage: String,
     /// The event that it waits for, and since when; `None` = none.
     pub(crate) waits_for: Option<String>,
-    /// The validity of the one that is served, in seconds since the epoch; `None` = there is none,
-    /// and a self-signed one is served if there is no other.
+    /// Validity of the served certificate, in seconds since the epoch; `None` if there is none, and
+    /// a self-signed one is served if there is no other.
     pub(crate) not_before_seconds: Option<u64>,
     pub(crate) not_after_seconds: Option<u64>,
     /// Time of the next request to the authority, in seconds since the epoch.

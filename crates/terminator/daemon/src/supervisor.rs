@@ -163,7 +163,7 @@ fn serve<'a>(
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     messages::write_in_background().map_err(Failure::host("start a thread"))?;
     usage::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
-    // Keys pass through here.
+    // Keys pass through this process.
     usage::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
     let why = origin.returned.as_ref().map(|returned| returned.why.clone());
     let Some(mut supervisor) = Supervisor::prepare(request, events, origin, way_back)? else {

@@ -98,7 +98,7 @@ pub(crate) fn run() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     sandbox::begin(WATCHER_NAME)?;
-    // It has the supervisor's rights, and the worker process may have its user.
+    // This process has the supervisor's rights, and the worker process may have its user.
     usage::forbid_core_dumps()?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((bytes, _)) = channel.receive()? else {

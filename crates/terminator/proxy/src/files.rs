@@ -62,7 +62,7 @@ pub(crate) struct FileBack {
     /// Task that a thread works on, and the number of the last such task.
     waiting: Option<AwaitedWork>,
     tasks: u64,
-    /// Whether the client asks nothing more.
+    /// Reports whether the client asks nothing more.
     is_asked: bool,
     /// Whether the last response is complete, or could not be completed.
     is_over: bool,

@@ -182,10 +182,10 @@ impl LingeringConnections {
     }
 }
 
-/// How long a newcomer may wait before the newest go first. Shorter than clients wait for an
-/// answer, longer than what a burst of a few hundred of the dearest signatures takes. At its
-/// capacity a worker's mean response stays below it; with a fifth of it, bursts at capacity would
-/// leave behind one in a hundred.
+/// Longest wait of a newcomer before the newest go first. Shorter than clients wait for an answer,
+/// longer than a burst of a few hundred of the dearest signatures. At its capacity a worker's mean
+/// response stays below it; with a fifth of it, bursts at capacity would leave behind one in a
+/// hundred.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Number of waiting newcomers from which their hellos are read to order them.

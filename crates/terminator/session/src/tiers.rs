@@ -200,7 +200,7 @@ pub struct Sealed {
     pub tag: [u8; 16],
 }
 
-/// How long nothing goes through at first.
+/// First pause of an open breaker.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Longest pause: an operator who has repaired the store waits no longer.
@@ -295,7 +295,7 @@ impl Breaker {
 
 #[cfg(test)]
 pub(crate) mod weak_cipher {
-    //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
+    //! A cipher for tests: it detects accidental changes, and hides little.
 
     use crate::tiers::{Sealed, ValueCipher};
     use std::hash::{DefaultHasher, Hash, Hasher};

@@ -381,7 +381,7 @@ pub struct PemContents {
     pub is_for_servers: bool,
     /// Whether the first has subjectAltName, without which no client of today trusts a server.
     pub names_hosts: bool,
-    /// The issuer and the subject of the first, in DER.
+    /// Issuer and subject of the first, in DER.
     pub issuer: Vec<u8>,
     pub subject: Vec<u8>,
     /// Whether the file has a private key, encrypted or not.
@@ -494,7 +494,7 @@ fn elements<const COUNT: usize>(der: &[u8]) -> Option<[&[u8]; COUNT]> {
     Some(found)
 }
 
-/// As many as there are: by Brotli and zlib, with and without an OCSP response.
+/// Number of possible forms: Brotli and zlib, with and without an OCSP response.
 const FORMS_MAX: usize = 4;
 
 /// Compressed forms of one certificate's message.

@@ -404,8 +404,8 @@ impl ClientSessionStore for ServerSessions {
     }
 }
 
-/// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
-/// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
+/// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). Any
+/// other protocol agreed with a client is also spoken to servers without ALPN.
 const HTTP2: &[u8] = b"h2";
 
 /// Client's side of a handshake. Sans-IO: takes bytes and returns bytes, and never waits.

@@ -210,7 +210,7 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> LabResult<Vec<Address>>
 
 fn carry_out(prepared: PreparedLoad, console: Console) -> LabResult<Exit> {
     let interrupt = Interrupt::new(console, ENDING)?;
-    // Without it, few clients fit; the others fail with a reason of their own.
+    // Without a higher limit few clients fit; the others fail with a reason of their own.
     let _ = sys::usage::raise_open_files();
     let mut frame = frame(&prepared);
     let mut watch = LoadWatcher {
@@ -276,7 +276,7 @@ fn frame(prepared: &PreparedLoad) -> Frame {
     }
 }
 
-/// Runs loads, and says how they go.
+/// Runs loads and displays their progress.
 struct LoadWatcher {
     line: LiveLine,
     quiet: bool,
@@ -293,7 +293,7 @@ struct LoadWatcher {
 }
 
 impl LoadWatcher {
-    /// Waits for the moment of the beginning; a signal ends that.
+    /// Waits until the start time; a signal ends the wait.
     fn wait_until(&self, at: SystemTime) -> LabResult<()> {
         if !self.quiet {
             let at = RecordDate::of(at);

@@ -249,7 +249,7 @@ fn expectations(path: &Path, console: Console) -> LabResult<Expectations> {
 fn tell_unmet(unmet: &[FailedExpectation], console: Console) -> Exit {
     for one in unmet {
         let FailedExpectation { fact, address, wanted, found } = one;
-        // The server's words stay on their line.
+        // Keeps the server's words on their line.
         let found = line(found);
         console.error(format_args!("{address}: {fact} is {found}, expected: {wanted}"));
     }

@@ -265,7 +265,7 @@ pub(super) fn compare(arguments: CompareArguments, console: Console) -> LabResul
         return Err(LabFault::reported(Exit::Usage));
     }
     let sinks = ReportOutputs { output: arguments.output, svg: arguments.svg, csv: None };
-    // Of the figures of loads, the one that compares them.
+    // For loads, only the figure that compares them is written.
     write_all(&sinks, &compared(&records)?, "compar", console)?;
     Ok(Exit::Success)
 }

@@ -25,9 +25,9 @@ pub(crate) struct Destination {
 enum DestinationKind {
     Nowhere,
     Output,
-    /// Into this file, when it is whole.
+    /// A file, replaced when the record is complete.
     File(PartialFile),
-    /// Into something that is no regular file, `/dev/null` for one.
+    /// A destination that is no regular file, such as `/dev/null`.
     Device(PathBuf),
 }
 
@@ -114,7 +114,7 @@ fn is_record(path: &Path) -> bool {
 }
 
 impl PartialFile {
-    /// Looks whether it can be made, and leaves nothing behind.
+    /// Checks that the file can be created, and leaves nothing behind.
     fn look(path: &Path, gives_way: bool) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}.partial", std::process::id()));

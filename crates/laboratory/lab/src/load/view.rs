@@ -188,9 +188,9 @@ pub(crate) struct LoadProgress {
     pub(crate) handshakes: BTreeMap<Kind, u64>,
     /// Response times of transactions that succeeded.
     pub(crate) total: Histogram,
-    /// The last one.
+    /// The latest second.
     pub(crate) last: LoadSecond,
-    /// Successes in each of the last seconds.
+    /// Successes in each of the latest seconds.
     pub(crate) succeeded: Vec<u64>,
 }
 

@@ -401,7 +401,7 @@ impl OriginConnection {
             return Ok(SendResult::All);
         }
         self.unsent.append(&mut output.out);
-        // A socket that takes less than it was offered is full, and will say when it is not.
+        // A socket that takes less than it was offered is full; epoll reports when it has room.
         Ok(if written < offered { SendResult::UpToTheRoom } else { SendResult::UpToTheTurn })
     }
 

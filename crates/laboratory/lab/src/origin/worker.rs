@@ -56,7 +56,7 @@ pub(super) struct OriginWorker {
     buffers: Buffers,
     now: Instant,
     warn: fn(&io::Error),
-    /// Burns CPU time beside the work.
+    /// Burns CPU time in addition to the work.
     pub(super) busy_work: Option<BusyWork>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct RunJournal {
 }
 
 impl RunJournal {
-    /// Creates one: there, or, if no path was given, in the working directory under a free name.
+    /// Creates a record at the path, or else in the working directory under a free name.
     pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> LabResult<Self> {
         let create = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
         let stem = format!("lariat-run-{}", now.compact());
@@ -204,7 +204,7 @@ impl RunProgress {
         }
     }
 
-    /// Printed even if quiet was asked for.
+    /// Reports a failure, even in quiet mode.
     pub(crate) fn failed(&mut self, planned: &PlannedConfiguration, failure: &MeasurementFailure) {
         self.step(planned);
         let kind = match failure {

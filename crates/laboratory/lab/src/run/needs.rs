@@ -35,7 +35,7 @@ impl RunResources {
         Self { cpus: both.collect::<BTreeSet<_>>().len(), files }
     }
 
-    /// The missing need because of which a configuration cannot be measured, and the remedy.
+    /// Returns the missing resource that prevents the configuration, and the remedy.
     pub(crate) fn lack(self, planned: &PlannedConfiguration) -> Option<(String, String)> {
         let workers = usize::from(planned.spec.workers);
         if workers > self.cpus {
@@ -57,7 +57,7 @@ impl RunResources {
         })
     }
 
-    /// Whether server and client must share CPUs.
+    /// Reports whether server and client must share CPUs.
     pub(crate) fn must_share(self, planned: &PlannedConfiguration) -> bool {
         usize::from(planned.spec.workers) + 1 > self.cpus
     }

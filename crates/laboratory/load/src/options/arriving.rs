@@ -25,7 +25,7 @@ const FIRST_RATE_PER_S: f64 = 100.0;
 const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
-/// How load arrives, with every contradiction noted.
+/// Reads how load arrives, and notes every contradiction.
 pub(crate) fn arriving(load: &WrittenLoad<'_>) -> ArrivalOptions {
     check(load);
     let arrival = &load.arrival;

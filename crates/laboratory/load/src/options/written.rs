@@ -184,7 +184,7 @@ section! {
             .excludes(&["session-arrivals"], "every client is new there")
             .absent("round-robin; fewest in open load with one kind of handshake and no --clients")
             .example(r#"client-selection = "fewest""#),
-        /// How long a client rests between two transactions.
+        /// Rest of a client between two transactions.
         think_time: Duration = duration(Duration::ZERO, LONGEST).default("0s")
             .example(r#"think-time = "200ms""#),
         /// How connections end: with close_notify and FIN or, but for those that are to bring a
@@ -280,7 +280,7 @@ section! {
         ca: Option<String> = path().absent("").example(r#"ca = "ca.pem""#),
         /// Whether TLS 1.2 tickets (RFC 5077) are asked for and used.
         tickets: bool = boolean().default("on").example("tickets = false"),
-        /// Whether TLS 1.2 session ids are kept and offered.
+        /// Whether TLS 1.2 session IDs are kept and offered.
         session_ids: bool = boolean().default("on").example("session-ids = false"),
         /// Send the first request of a connection that resumes by PSK as early data (0-RTT).
         early_data: bool = switch().example("early-data = true"),
@@ -372,7 +372,7 @@ section! {
         /// The CPUs that threads are pinned to, in turn.
         cpus: Option<OrNone<Vec<u16>>> = parsed_by(Kind::Text("LIST|none"), value::cpus)
             .absent("the last of those for us").example(r#"cpus = "0,2-3""#),
-        /// Chance repeats itself with the same number.
+        /// Seed of random numbers; equal seeds give equal numbers.
         seed: u64 = count(0, u64::MAX).default("1").example("seed = 7"),
         /// The file for the record. `-` is the standard output, in place of the summary; `none`
         /// writes nothing.

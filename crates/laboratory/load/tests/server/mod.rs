@@ -185,7 +185,7 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>, shared: &Shared) {
     let _ = stream.sock.write_all(b"and more");
 }
 
-/// Early data first, then what follows.
+/// Stream of early data, then the rest.
 struct EarlyDataServer(Vec<u8>, StreamOwned<ServerConnection, TcpStream>);
 
 impl Read for EarlyDataServer {

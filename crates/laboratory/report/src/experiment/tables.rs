@@ -305,7 +305,7 @@ pub(crate) fn version(target: &TargetDescription) -> String {
 
 const NAMES: &str = "scenario configuration target values";
 
-/// A row per metric of a configuration.
+/// Makes a row per metric of a configuration.
 pub(crate) fn configurations(studies: &[Study<'_>]) -> DataSheet {
     let heads = "metric count min median mean max deviation ratio ratio_from ratio_to verdict gap";
     let rows = studies.iter().flat_map(|study| {
@@ -381,7 +381,7 @@ const COUNTS: [CountColumn; 16] = [
     ("client_busy", |it| it.noise.client_busy),
 ];
 
-/// A row per metric of a measurement.
+/// Makes a row per metric of a measurement.
 pub(crate) fn measurements(studies: &[Study<'_>]) -> DataSheet {
     let mut rows = Vec::new();
     for study in studies {

@@ -284,7 +284,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> Option<Chart> {
     })
 }
 
-/// Read-offs of the same rate share a callout.
+/// Adds a read-off; those of the same rate share a callout.
 fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: ReadOffRate, name: &str) {
     let per_s = rate.per_s;
     let point = points.iter().find(|point| point.succeeded_per_s == per_s);

@@ -67,7 +67,7 @@ impl<'r> Timeline<'r> {
         }
     }
 
-    /// In at most `groups_max` groups of equal length; the groups, and that length in seconds.
+    /// Makes at most `groups_max` groups of equal length; returns them, and that length in seconds.
     pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [LoadSecond]>, u64) {
         let first = self.seconds.first().map_or(0, |second| second.at_s);
         let last = self.seconds.last().map_or(0, |second| second.at_s);
@@ -89,9 +89,9 @@ impl<'r> Timeline<'r> {
         samples.collect()
     }
 
-    /// A second's value and its weight; `None` if it has none, or was too short to have one.
+    /// Returns a second's value and its weight; `None` if it has none, or was too short.
     fn value(self, second: &LoadSecond, metric: Metric) -> Option<(f64, f64)> {
-        /// A rate of less than half a second says little.
+        /// Minimum of a second's length at which its rate is meaningful.
         const SHORTEST_S: f64 = 0.5;
         let value = metric.of_second(second)?;
         if metric.unit() != MetricUnit::PerSecond {

@@ -55,7 +55,7 @@ fn lines_of_the_table_are_read_whatever_a_name_holds() {
     assert!(processes().iter().any(|one| one.pid == own_pid()));
 }
 
-/// A program that has written so many pids, one a line.
+/// Starts a program and reads `count` pids that it prints, one per line.
 fn started(script: &str, count: usize) -> (ProgramTree, Child, Vec<i32>) {
     let mut command = Command::new("/bin/sh");
     let command = command.args(["-c", script]).stdout(Stdio::piped());
@@ -74,7 +74,7 @@ fn runs(pid: i32) -> bool {
 fn what_leaves_its_group_and_session_and_parent_is_ended_all_the_same() {
     let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
     let session = "setsid sh -c 'echo $$; sleep 1000 & echo $!; wait' &";
-    // In a session of its own beneath one, whose leader goes.
+    // A process in its own session, started from a session whose leader exits.
     let orphan = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 1000\" & exit' &";
     for (end, ending) in [
         ("wait", ProgramTree::end as fn(&ProgramTree)),

@@ -7,7 +7,7 @@ use super::words::{ProtocolWords, ReplyFraming};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapabilityLists {
     pub(super) words: &'static ProtocolWords,
-    /// Whether the client may still ask for TLS.
+    /// Reports whether the client may still ask for TLS.
     pub(super) is_before_tls: bool,
     pub(super) must_use_tls: bool,
 }

@@ -582,7 +582,7 @@ fn is_tag(text: &[u8]) -> bool {
     !text.iter().any(|byte| byte.is_ascii_control() || b"+(){%*\"\\".contains(byte))
 }
 
-/// Whether a command in upper case is that one, with arguments or without.
+/// Reports whether a command in upper case has this name, with arguments or without.
 fn is_command(command: &str, name: &str) -> bool {
     let rest = command.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

@@ -553,7 +553,7 @@ pub(super) const DIAL_FAILURES: [(ServerCounter, &str); 7] = [
     (ServerCounter::DialsTunnel, "tunnel"),
 ];
 
-/// A quarter below what our own commands read.
+/// Maximum bytes of the document, a quarter below what our own commands read.
 pub(super) const JSON_BYTES_MAX: usize = 48 << 20;
 
 /// One line of JSON, of as many services as fit: a hundred thousand would make it longer than who
@@ -564,7 +564,7 @@ pub(super) fn json_within(bytes_max: usize, mut document: StatusDocument) -> Vec
         if json.len() <= bytes_max || document.services.is_empty() {
             return json;
         }
-        // A tenth less than in proportion, since the first may be longer than the last.
+        // A tenth less than in proportion, because the first may be longer than the last.
         let all = document.services.len();
         let kept = all as f64 * bytes_max as f64 / json.len() as f64 * 0.9;
         document.services.truncate(kept as usize);
@@ -595,7 +595,7 @@ mod tests {
         assert_eq!(read.services, document.services[..read.services.len()]);
         assert!(!read.services.is_empty());
         assert_eq!(read.services.len() as u64 + read.services_left_out, 500);
-        // Without any service it is what it is.
+        // Without any service the document cannot be shortened.
         assert!(!json_within(1, document).is_empty());
     }
 }

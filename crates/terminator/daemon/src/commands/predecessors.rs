@@ -70,7 +70,7 @@ fn of_another(kind: Predecessor, path: &Path) -> Option<Predecessor> {
     import::recognise(&text).filter(|other| *other != kind)
 }
 
-/// The files of this host.
+/// Files of this host.
 struct HostFiles;
 
 impl SourceFiles for HostFiles {

@@ -69,7 +69,7 @@ pub(super) struct Acme {
     pub(super) states: BTreeMap<String, String>,
     /// The orders that are under way.
     pub(super) open: BTreeMap<String, String>,
-    /// The certificates on the disk, by the names of entries.
+    /// Certificates on the disk, by the names of entries.
     pub(super) certificates: Vec<(String, ServedCertificate)>,
     pub(super) statuses: BTreeMap<String, AcmeStatus>,
     pub(super) process: Option<Child>,

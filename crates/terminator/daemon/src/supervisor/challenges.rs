@@ -237,7 +237,7 @@ mod tests {
         assert!(challenges.next_hook(now).is_some_and(|(id, _)| id != 1000));
         challenges.running.remove(&1);
         assert!(challenges.next_hook(now).is_some_and(|(id, _)| id == 1000));
-        // What has not begun need not be taken away.
+        // A record that was not begun need not be removed.
         challenges.recorded = vec![hook(1), hook(99)];
         assert!(challenges.leave_out(99, &hook(99)) && !challenges.leave_out(1, &hook(1)));
         assert_eq!(challenges.recorded, [hook(1)]);

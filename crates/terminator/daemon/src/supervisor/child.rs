@@ -357,13 +357,13 @@ impl Backoff {
     }
 }
 
-/// The time that a worker process may take beyond the drain's to close what is left.
+/// Time that a worker process may take beyond the drain's to close the rest.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// A worker process of a program before.
+/// A worker process of an earlier program.
 pub(crate) struct EarlierWorkerProcess {
     pub(crate) child: Child,
-    /// `None` = it serves.
+    /// Deadline of its drain; `None` if it serves.
     pub(crate) drains_until: Option<Instant>,
 }
 
@@ -379,7 +379,7 @@ pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerSt
 }
 
 impl EarlierWorkerProcess {
-    /// Worker processes of the program before, with the ways to them.
+    /// Returns the worker processes of the previous program, with their channels.
     pub(crate) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
         let each = states.iter().zip(channels).map(|(state, channel)| {
             let left = state

@@ -336,7 +336,7 @@ impl ReplayWindow {
     }
 }
 
-/// How long an address is known after the last datagram from there.
+/// Time for which an address is known after the last datagram from there.
 const KNOWN: Duration = Duration::from_secs(600);
 
 /// A token bucket.
@@ -467,7 +467,7 @@ mod tests {
     }
 
     proptest! {
-        /// A set says the same, but for what is too old.
+        /// The window agrees with a set, except for numbers that are too old.
         #[test]
         fn no_number_comes_twice(steps in proptest::collection::vec(0u64..3000, 1..300)) {
             let mut window = ReplayWindow::new(256);

@@ -30,7 +30,7 @@ pub(crate) struct LoadResult {
     pub(crate) ended_in_time: u64,
     /// Use from the end of the warm-up until the server was at rest.
     pub(crate) used: CpuUsage,
-    /// The server near the end.
+    /// State of the server near the end.
     pub(crate) at_load: LoadedUsage,
 }
 
@@ -188,7 +188,7 @@ fn look_at(
     })
 }
 
-/// A load in the background; it ends with this value.
+/// A load in the background; dropping this ends it.
 pub(crate) struct BackgroundLoad(Option<RunningLoad>);
 
 impl BackgroundLoad {
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Asks to end as soon as a load has begun, or never.
+    /// A cancellation as soon as a load has begun, or never.
     struct LoadInterrupter {
         ends: bool,
         asked: AtomicBool,

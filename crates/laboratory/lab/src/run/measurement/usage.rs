@@ -128,7 +128,7 @@ impl TimedReading {
 }
 
 impl CpuUsage {
-    /// The share of a time that `cpus` CPUs of the server worked for it, 0 to 1.
+    /// Returns the share of a time in which `cpus` CPUs of the server worked for it, 0 to 1.
     pub(crate) fn server_busy(&self, elapsed: Duration, cpus: usize) -> f64 {
         share(self.server, elapsed * u32::try_from(cpus).unwrap_or(u32::MAX))
     }
@@ -239,7 +239,7 @@ pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummar
     }
 }
 
-/// Second by second, where the rate changes or something happens to the server; else nothing.
+/// Returns the seconds if the rate changes or the server has an event; otherwise none.
 pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> Vec<LoadSecond> {
     let is_kept = has_event || changes(stretches(plan));
     if is_kept { record.seconds.clone() } else { Vec::new() }
@@ -264,7 +264,7 @@ fn changes(stretches: &[Stretch]) -> bool {
     stretches.len() > 1 || stretches.iter().any(is_ramp)
 }
 
-/// The transactions that ended in a second, whenever they were begun.
+/// Makes a point of the transactions that ended in a second, whenever they were begun.
 fn point(second: &LoadSecond) -> RatePoint {
     let ended = second.succeeded + second.failed;
     RatePoint {

@@ -110,7 +110,7 @@ pub(crate) fn judge_origin(wanted: ShareBounds, rows: &[HandshakeCounts]) -> Mea
     fault.map_or(Ok(()), |fault| Err(MeasurementFailure::Void(fault)))
 }
 
-/// Resumptions are judged by the figures alone: in the warm-up every session begins.
+/// Checks resumptions without the warm-up, because every session begins there.
 fn of_resumed(expect: &Expect, seconds: &[LoadSecond]) -> Option<String> {
     let wanted = expect.resumed?;
     let resumed: u64 = seconds.iter().map(|second| second.resumed).sum();

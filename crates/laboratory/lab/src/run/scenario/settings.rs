@@ -246,7 +246,7 @@ const OVERHEAD: Duration = Duration::from_millis(700);
 const FILL_US: u64 = 300;
 
 impl PlannedConfiguration {
-    /// How long one measurement takes, about.
+    /// Estimates the duration of one measurement.
     pub(crate) fn estimate(&self) -> Duration {
         // Transactions planned beyond a server's capacity are answered, or given up, later.
         let of_capacity = self.load.capacity.as_ref();

@@ -247,7 +247,7 @@ fn check(
     let process = file::has_format_of_program(Path::new(command.get_program()))
         .and_then(|()| process::end_child_with_us(&mut command).spawn());
     let mut process = process.map_err(|error| error.to_string())?;
-    // It has the other end of the channel.
+    // The command has the other end of the channel.
     drop(command);
     let pid = process.id();
     hear(CheckNews::Running(pid));
@@ -270,7 +270,7 @@ fn check(
             }
         })
     })();
-    // It has said all that it has to say.
+    // The program has sent all its messages.
     process::end_group(pid);
     let status = process.wait();
     verdict.unwrap_or_else(|| {
