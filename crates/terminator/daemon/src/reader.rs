@@ -202,7 +202,7 @@ pub(crate) enum Reply {
     /// The step goes on: it uses the CPU, so no file system blocks it.
     Working,
     /// To `Read`: the bundle is the next message, and then come the keys that the worker process
-    /// does not get ([`PackedKeys`]). The descriptors of the folders are sent along, and then the
+    /// does not get ([`KeyGroup`]). The descriptors of the folders are sent along, and then the
     /// log's if it is a file.
     Read(Box<HostFindings>),
     /// To `Read`, before its outcome: stamps of the files and directories that were looked at,
