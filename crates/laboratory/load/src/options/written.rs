@@ -184,7 +184,7 @@ section! {
             .excludes(&["session-arrivals"], "every client is new there")
             .absent("round-robin; fewest in open load with one kind of handshake and no --clients")
             .example(r#"client-selection = "fewest""#),
-        /// Rest of a client between two transactions.
+        /// How long a client rests between two transactions.
         think_time: Duration = duration(Duration::ZERO, LONGEST).default("0s")
             .example(r#"think-time = "200ms""#),
         /// How connections end: with close_notify and FIN or, but for those that are to bring a
