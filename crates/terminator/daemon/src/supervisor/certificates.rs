@@ -26,6 +26,10 @@ use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::status_parts::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
 
+/// Maximum bytes kept of a schedule or an open order, of which each name has one: a process in an
+/// attacker's hands sends as much as it may. Honest ones have a few KiB.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
 impl Supervisor<'_> {
     /// Follows the served plan, which names the certificates to obtain.
     pub(super) fn follow_acme(&mut self) {
@@ -75,6 +79,12 @@ impl Supervisor<'_> {
                     self.acme.accounts.insert(directory.clone(), text.clone());
                     self.acme.keep(acme_folder::account_file(&directory), text, None, None);
                 }
+            }
+            AcmeAnswer::State { state: text, asks, .. }
+            | AcmeAnswer::Open { order: Some(Hidden(text)), asks, .. }
+                if text.len() > TEXT_BYTES_MAX =>
+            {
+                self.acme.answer(asks.into_iter().collect(), Some("it is too long to be stored"));
             }
             AcmeAnswer::State { name, state, asks } if is_named(&name) => {
                 self.share_schedule(&name, &state);
