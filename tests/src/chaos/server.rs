@@ -233,7 +233,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Waits while the server is stalled; fails if it is dead.
+    /// Waits while the server is stalled; fails once it has died.
     fn look(&self) -> Result<(), Broken> {
         let goes_on = self.shared.wait_until(|mood| mood != Mood::Stall);
         if goes_on && *self.shared.mood() != Mood::Dead { Ok(()) } else { Err(Broken) }

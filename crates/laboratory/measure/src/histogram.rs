@@ -1,9 +1,9 @@
 //! Counts durations in a histogram of bounded size (HDR, three significant digits), and writes the
 //! file in which the tools of HdrHistogram read it.
 //!
-//! Its memory depends on the range of recorded durations, not on their number. The file is an
-//! interval log of those tools, format 1.3, of compressed histograms in the V2 encoding; its values
-//! are microseconds.
+//! The memory of a histogram depends on the range of recorded durations, not on their number. The
+//! file is an interval log of those tools, format 1.3, of compressed histograms in the V2 encoding;
+//! its values are microseconds.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! Describes the planned traffic (keys, groups, rates), and derives the costs of sharing sessions
 //! among hosts.
 //!
-//! Those costs come from measurements of Lariat between programs and in virtual time
+//! The costs come from measurements of Lariat between programs and in virtual time
 //! (docs/guide/scale-out.md, "What it costs"). Its protocol is not imported, because the laboratory
 //! does not depend on the terminator.
 

@@ -109,7 +109,7 @@ impl<'o> ReachedAddress<'o> {
     }
 
     /// Asks until there is an answer, or a connection has come to nothing [`TRIES`] times. A server
-    /// may refuse by closing: that is an answer if it is always so, and silence is none. An address
+    /// may refuse by closing: that is an answer if it is always so; silence is not. An address
     /// that was silent from the beginning is not asked again.
     pub(crate) fn again<T>(
         &self,

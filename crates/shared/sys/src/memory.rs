@@ -173,7 +173,8 @@ impl MappedWords {
         Ok(mapped)
     }
 
-    /// Requests huge pages if the mapping has so many bytes. Small ones are used if there are none.
+    /// Requests huge pages if the mapping has at least `from_bytes`. Without them the
+    /// kernel uses small ones.
     pub(crate) fn want_large_pages(&self, from_bytes: usize) {
         if self.words * WORD_BYTES >= from_bytes {
             let _ = self.advise(libc::MADV_HUGEPAGE);

@@ -396,7 +396,7 @@ impl Drop for ProgramTree {
 
 /// Ends the program that runs now, if any, with its brood, as [`ProgramTree::end`] does: for a
 /// thread that hears that the process is to end.
-pub fn end_current_brood() {
+pub fn end_current_program() {
     let descendants = current().clone();
     descendants.iter().for_each(Descendants::end);
 }

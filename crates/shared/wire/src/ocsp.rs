@@ -35,7 +35,8 @@ pub struct SignedDer<'r> {
 }
 
 impl<'r> SignedDer<'r> {
-    /// Reads the parts of a certificate (RFC 5280 section 4.1); `None` if it is none.
+    /// Reads the parts of a certificate (RFC 5280 section 4.1); `None` if the DER is no
+    /// certificate.
     pub fn of_certificate(der: &'r [u8]) -> Option<Self> {
         Self::read(&mut only(der)?)
     }

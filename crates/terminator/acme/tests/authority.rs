@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 type Fault = fn(path: &str, base: &str) -> Option<String>;
 
 /// An authority on loopback that speaks RFC 8555 except for its fault, and accepts every challenge.
-/// Its certificates are for a key of its own.
+/// An authority whose certificates are for a key of its own.
 struct FaultyAuthority {
     base: String,
     root_pem: String,
@@ -514,7 +514,7 @@ async fn an_order_outlasts_an_authority_that_cannot_be_asked_and_a_refusal_ends_
     let refused = refused.await;
     let end = run_until(vec![wanted(&refused, None)], &[], has_failed).await;
     assert!(end.open.is_none(), "{:?}", end.status);
-    // One that is refused is none to go on with.
+    // A refused order is not taken up again.
     let (state, open) = dies_amid_an_order(wanted(&refused, None)).await;
     let again = WantedCertificate { open: Some(open), ..wanted(&refused, Some(state)) };
     run_until(vec![again], &[], has_failed).await;

@@ -319,7 +319,7 @@ fn end_with_supervisor() -> io::Result<()> {
     let supervisor = Process::of(process::parent())?;
     let end = move || {
         while let Ok(false) = supervisor.has_ended_within(SUPERVISOR_LOOK) {}
-        process::end_current_brood();
+        process::end_current_program();
         std::process::exit(0)
     };
     thread::Builder::new().name("supervisor".to_owned()).spawn(end)?;

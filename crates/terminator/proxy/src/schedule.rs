@@ -7,7 +7,7 @@
 //! The first and the last class are served round robin. A connection is bulk as long as each of its
 //! turns moves much (HAProxy: `TASK_HEAVY`, `TL_BULK`).
 //!
-//! Of handshakes, those that were answered once go first, in the order in which they came back: the
+//! Handshakes that were answered once go first, in the order in which they came back: the
 //! rest of them is cheap, and a signature made in vain is the dearest loss. Of newcomers, those
 //! that offer a session go first: to resume it takes a tenth of a signature's time, and the time
 //! spent on its beginning is lost if the client is not served. They leave the others a share,

@@ -206,7 +206,7 @@ named! {
 
     /// Reason why a datagram from the cluster's network was dropped.
     ClusterRejection {
-        /// The datagram is none of a cluster, or of a form that nobody sends.
+        /// The datagram is not a cluster's, or has a form that nobody sends.
         Malformed = "malformed",
         /// The version is not supported here.
         Version = "version",
@@ -251,7 +251,7 @@ named! {
 
     /// Reason why a value from the session store was rejected.
     StoreRejection {
-        /// The value is none of a cluster.
+        /// The value is not a cluster's.
         Malformed = "malformed",
         /// The version is not supported here.
         Version = "version",

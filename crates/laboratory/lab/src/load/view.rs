@@ -251,7 +251,7 @@ impl ShownFrame {
 }
 
 impl Screen {
-    /// Takes the terminal of the standard error; `None` if it is none, or lacks a cursor.
+    /// Takes the terminal of the standard error; `None` if that is no terminal, or lacks a cursor.
     pub(crate) fn take() -> Option<Self> {
         static HOOK: Once = Once::new();
         let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");

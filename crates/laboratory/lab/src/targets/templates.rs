@@ -48,7 +48,7 @@ pub(crate) struct Values<'a> {
     pub(crate) certificate_folder: Option<&'a Path>,
     /// Whether it logs each request into `requests.log` in its folder.
     pub(crate) request_log: bool,
-    /// Nodes of a farm; 0 if it is none.
+    /// Nodes of a farm; 0 for a single server.
     pub(crate) nodes: u16,
     /// Whether the nodes resume each other's sessions.
     pub(crate) shared_sessions: bool,

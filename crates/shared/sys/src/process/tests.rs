@@ -79,7 +79,7 @@ fn what_leaves_its_group_and_session_and_parent_is_ended_all_the_same() {
     for (end, ending) in [
         ("wait", ProgramTree::end as fn(&ProgramTree)),
         ("exit 0", ProgramTree::end),
-        ("wait", |_| end_current_brood()),
+        ("wait", |_| end_current_program()),
     ] {
         let (program_tree, mut child, pids) = started(&format!("{session} {orphan} {end}"), 3);
         ending(&program_tree);

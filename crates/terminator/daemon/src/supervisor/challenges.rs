@@ -38,7 +38,7 @@ pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challen
         let of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         (1..=TOKEN_MAX).contains(&text.len()) && text.bytes().all(of_base64url)
     };
-    let no_token = "its token is none (RFC 8555 section 8)";
+    let no_token = "its token is too long, or no Base64url text (RFC 8555 section 8)";
     match (challenge, &entry.challenge) {
         (Challenge::TlsAlpn { identifier, digest }, AcmeChallenge::TlsAlpn) => {
             let identifier = identifier.to_ascii_lowercase();

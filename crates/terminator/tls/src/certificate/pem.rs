@@ -279,7 +279,7 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
 }
 
 /// Reports whether a line is a damaged mark. A name like `back-end.example` or
-/// `xn--endgltig-65a.example`, which `openssl x509 -text` writes before a block, is none: one dash
+/// `xn--endgltig-65a.example`, which `openssl x509 -text` writes before a block, is not: one dash
 /// counts at the start of a line, and two if a blank follows the word.
 fn is_half_a_mark(line: &[u8]) -> bool {
     let upper = line.to_ascii_uppercase();
